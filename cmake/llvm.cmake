@@ -1,0 +1,23 @@
+# Finds LLVM 23 (the static libraries of the PyPI package mlc-llvm-static, or an installed one).
+# Defines topstitch_llvm: what cpp/cpu links; nothing else in the project may.
+if(NOT LLVM_DIR)
+  find_package(Python COMPONENTS Interpreter QUIET)
+  execute_process(COMMAND ${Python_EXECUTABLE} -m mlc_llvm_static.config --cmake-dir
+    OUTPUT_VARIABLE llvm_static_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(llvm_static_dir)
+    set(LLVM_DIR ${llvm_static_dir} CACHE PATH "Folder of LLVMConfig.cmake")
+  endif()
+endif()
+find_package(LLVM 23 REQUIRED CONFIG)
+add_library(topstitch_llvm INTERFACE)
+target_include_directories(topstitch_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+separate_arguments(llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+target_compile_definitions(topstitch_llvm INTERFACE ${llvm_definitions})
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(llvm_target AArch64)
+else()
+  set(llvm_target X86)
+endif()
+llvm_map_components_to_libnames(llvm_libraries
+  core support orcjit native ${llvm_target} passes scalaropts instcombine vectorize mcdisassembler)
+target_link_libraries(topstitch_llvm INTERFACE ${llvm_libraries})

@@ -1,0 +1,20 @@
+// A fork-join pool for loops of a few microseconds: workers spin briefly, then sleep.
+// The calling thread works too; calls from many threads are served one after another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace topstitch::cpu {
+
+// Runs body(thread, begin, end) over [0, count) in contiguous chunks, the boundaries multiples of
+// `granularity`, at most `max_threads` of them (0: the setting). The split depends only on the arguments
+// and the thread count, never on timing. `body` must not throw. A call from inside a body runs serially.
+void parallel_for(std::int64_t count, std::int64_t granularity, int max_threads,
+                  const std::function<void(int thread, std::int64_t begin, std::int64_t end)>& body);
+
+// The number of threads that parallel_for uses at most: the setting num_threads, else the usable cores.
+int num_threads();
+void set_num_threads(int threads);
+
+}  // namespace topstitch::cpu
