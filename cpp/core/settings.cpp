@@ -1,0 +1,75 @@
+// The table of environment variables, and the values in force.
+// A mutex guards the values; settings are read at start-up and configuration, not in hot paths.
+#include "core/settings.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "topstitch/error.h"
+
+namespace topstitch {
+
+namespace {
+
+constexpr std::array<SettingInfo, 6> table = {{
+    {Setting::num_threads, "TOPSTITCH_NUM_THREADS", "0", "Threads that kernels run on; 0 means all usable cores."},
+    {Setting::log_level, "TOPSTITCH_LOG_LEVEL", "warning", "What is logged: debug, info, warning, error or off."},
+    {Setting::verify, "TOPSTITCH_VERIFY", "0", "1 verifies the intermediate representation after every step."},
+    {Setting::kernel_cache_entries, "TOPSTITCH_KERNEL_CACHE_ENTRIES", "4096",
+     "Compiled kernels kept in memory; the least recently used go first."},
+    {Setting::executable_cache_entries, "TOPSTITCH_EXECUTABLE_CACHE_ENTRIES", "256",
+     "Executables that a graph keeps; the least recently used go first."},
+    {Setting::target_cpu, "TOPSTITCH_TARGET_CPU", "", "LLVM name of the CPU to compile for; empty means this machine."},
+}};
+
+struct Values {
+    std::mutex mutex;
+    std::array<std::optional<std::string>, table.size()> values;
+};
+
+// Never destroyed: other static objects may ask for a setting while the process ends.
+Values& values() {
+    static Values* instance = new Values;
+    return *instance;
+}
+
+const SettingInfo& info(Setting id) { return table[static_cast<std::size_t>(id)]; }
+
+}  // namespace
+
+std::span<const SettingInfo> all_settings() { return table; }
+
+std::string setting(Setting id) {
+    const SettingInfo& entry = info(id);
+    Values& all = values();
+    const std::lock_guard lock(all.mutex);
+    std::optional<std::string>& value = all.values[static_cast<std::size_t>(id)];
+    if (!value) {
+        const char* text = std::getenv(entry.variable);
+        value = text != nullptr ? text : entry.fallback;
+    }
+    return *value;
+}
+
+std::int64_t setting_int(Setting id) {
+    const std::string text = setting(id);
+    std::int64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end) {
+        throw UserError(concat("settings: ", info(id).variable, " is '", text, "', which is not an integer; set it to a number such as ",
+                               info(id).fallback, ", or unset it"));
+    }
+    return number;
+}
+
+void override_setting(Setting id, const std::string& value) {
+    Values& all = values();
+    const std::lock_guard lock(all.mutex);
+    all.values[static_cast<std::size_t>(id)] = value;
+}
+
+}  // namespace topstitch

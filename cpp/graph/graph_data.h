@@ -1,0 +1,47 @@
+// What a Graph handle points to: operations in creation order, and the variables' storage.
+// Operations are only ever appended, so that ids and references stay valid.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "topstitch/graph.h"
+
+namespace topstitch {
+
+// The storage of one variable. Runs hold the lock while they use it.
+struct Variable {
+    NDArray value;
+    std::mutex mutex;
+};
+
+struct OpNode {
+    const OpDef* def = nullptr;
+    std::vector<TensorRef> inputs;
+    std::vector<Attribute> attributes;  // in the order of OpDef::attributes
+    std::vector<TensorType> outputs;
+    std::vector<OpId> control;          // runs after these
+    std::string name;
+    SourceLocation location;
+    std::shared_ptr<Variable> variable;  // of `variable` operations
+};
+
+struct GraphData {
+    std::deque<OpNode> ops;  // references to elements stay valid
+    std::vector<std::vector<OpId>> control_stack;
+    // Guards `ops` against a reader (a compilation) while another thread appends.
+    mutable std::mutex mutex;
+    // Executables compiled for this graph; owned by the runtime layer.
+    std::shared_ptr<void> executables;
+
+    const OpNode& op(OpId id) const { return ops[static_cast<std::size_t>(id)]; }
+    const TensorType& type(TensorRef ref) const { return op(ref.op).outputs[static_cast<std::size_t>(ref.output)]; }
+};
+
+// Appends a checked operation; applies the open control dependencies.
+OpId append(GraphData& graph, OpNode node);
+
+}  // namespace topstitch
