@@ -1,4 +1,4 @@
-# Finds LLVM 23 (the static libraries of the PyPI package mlc-llvm-static, or an installed one).
+# Finds LLVM 23.1 (the static libraries of the PyPI package mlc-llvm-static, or an installed one).
 # Defines topstitch_llvm: what cpp/cpu links; nothing else in the project may.
 if(NOT LLVM_DIR)
   find_package(Python COMPONENTS Interpreter QUIET)
@@ -8,7 +8,11 @@ if(NOT LLVM_DIR)
     set(LLVM_DIR ${llvm_static_dir} CACHE PATH "Folder of LLVMConfig.cmake")
   endif()
 endif()
-find_package(LLVM 23 REQUIRED CONFIG)
+# LLVM's own package looks for zlib and zstd: take the static ones that lie beside it.
+get_filename_component(llvm_prefix ${LLVM_DIR}/../../.. ABSOLUTE)
+list(PREPEND CMAKE_PREFIX_PATH ${llvm_prefix})
+set(ZLIB_USE_STATIC_LIBS ON)
+find_package(LLVM 23.1 REQUIRED CONFIG)
 add_library(topstitch_llvm INTERFACE)
 target_include_directories(topstitch_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 separate_arguments(llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
