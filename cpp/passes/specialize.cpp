@@ -1,0 +1,173 @@
+// Selects what the targets need, re-infers every type from the feeds, and turns state into values:
+// a read becomes the value before the run, or that of the assignment which control dependencies put before it.
+#include "passes/specialize.h"
+
+#include <algorithm>
+
+namespace topstitch {
+
+namespace {
+
+bool is_op(const OpNode& node, const char* name) { return node.def->name == name; }
+
+// Marks everything that targets and operations reach through data and control edges.
+std::vector<bool> reachable(const GraphData& graph, const std::vector<TensorRef>& targets,
+                            const std::vector<OpId>& operations) {
+    std::vector<bool> marked(graph.ops.size(), false);
+    std::vector<OpId> stack(operations);
+    for (TensorRef target : targets) stack.push_back(target.op);
+    while (!stack.empty()) {
+        const OpId id = stack.back();
+        stack.pop_back();
+        if (marked[static_cast<std::size_t>(id)]) continue;
+        marked[static_cast<std::size_t>(id)] = true;
+        const OpNode& node = graph.op(id);
+        for (TensorRef input : node.inputs) stack.push_back(input.op);
+        stack.insert(stack.end(), node.control.begin(), node.control.end());
+    }
+    return marked;
+}
+
+// For one variable: which assignments precede which operation. Creation order is a topological order, so
+// one sweep carries for each operation the latest assignment on any path into it.
+class AssignmentOrder {
+public:
+    AssignmentOrder(const GraphData& graph, const std::vector<bool>& needed, OpId variable)
+        : graph_(graph), latest_(graph.ops.size(), -1) {
+        for (OpId id = variable; id < static_cast<OpId>(graph.ops.size()); ++id) {
+            if (!needed[static_cast<std::size_t>(id)]) continue;
+            const OpNode& node = graph.op(id);
+            OpId latest = -1;
+            for (TensorRef input : node.inputs) latest = later(latest, latest_[static_cast<std::size_t>(input.op)]);
+            for (OpId before : node.control) latest = later(latest, latest_[static_cast<std::size_t>(before)]);
+            if (is_op(node, "assign") && node.inputs[0].op == variable) {
+                if (last_ >= 0 && latest != last_) unordered(id);
+                last_ = latest = id;
+            }
+            latest_[static_cast<std::size_t>(id)] = latest;
+        }
+    }
+    // The assignment that operation `id` comes after, or -1.
+    OpId before(OpId id) const { return latest_[static_cast<std::size_t>(id)]; }
+    OpId last() const { return last_; }
+
+private:
+    // Assignments of one variable are totally ordered, so the one created later is the later one.
+    static OpId later(OpId a, OpId b) { return std::max(a, b); }
+    [[noreturn]] void unordered(OpId second) const {
+        const OpNode& node = graph_.op(second);
+        const std::string& name = graph_.op(node.inputs[0].op).name;
+        throw UserError(concat("[assign] variable ", name.empty() ? "(unnamed)" : "'" + name + "'",
+                               " is assigned twice in this run and neither assignment comes after the other; create the "
+                               "second one under control_dependencies([first])",
+                               node.location.known() ? " (created at " + node.location.str() + ")" : ""));
+    }
+    const GraphData& graph_;
+    std::vector<OpId> latest_;
+    OpId last_ = -1;
+};
+
+}  // namespace
+
+std::int64_t HintedAssumptions::hint(const Dim& dim) {
+    return dim.evaluate([this](std::string_view name) {
+        const auto found = hints_.find(name);
+        internal_check(found != hints_.end(), "a symbol has no present value");
+        return found->second;
+    });
+}
+
+void HintedAssumptions::assume_equal(const Dim& a, const Dim& b) {
+    for (const DimEquality& known : record_) {
+        if ((known.a == a && known.b == b) || (known.a == b && known.b == a)) return;
+    }
+    record_.push_back({a, b});
+}
+
+std::vector<TensorRef> needed_placeholders(const GraphData& graph, const std::vector<TensorRef>& targets,
+                                           const std::vector<OpId>& operations) {
+    const std::vector<bool> needed = reachable(graph, targets, operations);
+    std::vector<TensorRef> placeholders;
+    for (std::size_t id = 0; id < needed.size(); ++id) {
+        if (needed[id] && is_op(graph.ops[id], "placeholder")) placeholders.push_back({static_cast<OpId>(id), 0});
+    }
+    return placeholders;
+}
+
+Program specialize(const SpecializeRequest& request) {
+    const GraphData& source = *request.graph;
+    Program program;
+    program.graph = std::make_shared<GraphData>();
+    HintedAssumptions assumptions(request.hints, program.assumptions);
+    const ScopedDimAssumptions scope(&assumptions);
+
+    std::vector<bool> needed = reachable(source, request.targets, request.operations);
+    // An assignment also needs its variable; a feed is a feed even when nothing needs it.
+    for (const FeedType& feed : request.feeds) needed[static_cast<std::size_t>(feed.placeholder.op)] = true;
+
+    std::map<OpId, AssignmentOrder> orders;
+    for (std::size_t id = 0; id < needed.size(); ++id) {
+        if (needed[id] && is_op(source.ops[id], "variable")) {
+            const auto variable = static_cast<OpId>(id);
+            orders.emplace(variable, AssignmentOrder(source, needed, variable));
+        }
+    }
+
+    std::vector<std::vector<TensorRef>> map(source.ops.size());
+    const auto mapped = [&map](TensorRef ref) {
+        return map[static_cast<std::size_t>(ref.op)][static_cast<std::size_t>(ref.output)];
+    };
+    for (std::size_t index = 0; index < needed.size(); ++index) {
+        if (!needed[index]) continue;
+        const auto id = static_cast<OpId>(index);
+        const OpNode& node = source.ops[index];
+        if (is_op(node, "assign")) {
+            map[index] = {mapped(node.inputs[1])};  // the value that later reads see
+            continue;
+        }
+        if (is_op(node, "read")) {
+            const OpId variable = node.inputs[0].op;
+            const OpId assignment = orders.at(variable).before(id);
+            map[index] = {assignment >= 0 ? mapped({assignment, 0}) : mapped({variable, 0})};
+            continue;
+        }
+        OpNode copy = node;
+        copy.control.clear();
+        for (TensorRef& input : copy.inputs) input = mapped(input);
+        if (is_op(node, "placeholder")) {
+            const auto feed = std::find_if(request.feeds.begin(), request.feeds.end(),
+                                           [id](const FeedType& type) { return type.placeholder.op == id; });
+            if (feed == request.feeds.end()) {
+                throw UserError(concat("[run] placeholder ", node.name.empty() ? concat("#", id) : "'" + node.name + "'",
+                                       " is needed by the targets, but no value was fed for it",
+                                       node.location.known() ? " (created at " + node.location.str() + ")" : ""));
+            }
+            copy.outputs = {TensorType{feed->dtype, feed->shape}};
+        } else if (!is_op(node, "constant") && !is_op(node, "variable")) {
+            std::vector<TensorType> inputs;
+            for (TensorRef input : copy.inputs) inputs.push_back(program.graph->type(input));
+            copy.outputs = infer_types(*node.def, inputs, copy.attributes, &node.location);
+        }
+        const auto count = static_cast<std::int32_t>(copy.outputs.size());
+        const OpId fresh = append(*program.graph, std::move(copy));
+        for (std::int32_t k = 0; k < count; ++k) map[index].push_back({fresh, k});
+    }
+
+    for (const FeedType& feed : request.feeds) program.feeds.push_back(mapped(feed.placeholder));
+    for (const auto& [variable, order] : orders) {
+        Program::State state;
+        state.variable = source.op(variable).variable;
+        state.name = source.op(variable).name;
+        state.before = mapped({variable, 0});
+        state.assigned = order.last() >= 0;
+        state.after = state.assigned ? mapped({order.last(), 0}) : state.before;
+        program.states.push_back(std::move(state));
+    }
+    for (TensorRef target : request.targets) {
+        internal_check(!is_op(source.op(target.op), "assign"), "an assignment is no target tensor");
+        program.results.push_back(mapped(target));
+    }
+    return program;
+}
+
+}  // namespace topstitch
