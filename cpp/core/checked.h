@@ -32,7 +32,8 @@ inline std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b) {
     if (b == -1) return a == Limits::min() ? std::nullopt : std::optional(-a);
     const bool negative = (a < 0) != (b < 0);
     const std::int64_t limit = negative ? Limits::min() : Limits::max();
-    if (b > 0 ? (negative ? a < limit / b : a > limit / b) : (negative ? a > limit / b : a < limit / b)) return std::nullopt;
+    if (b > 0 ? (negative ? a < limit / b : a > limit / b) : (negative ? a > limit / b : a < limit / b))
+        return std::nullopt;
     return a * b;
 #endif
 }

@@ -16,44 +16,64 @@ constexpr std::array<DType, 14> dtypes = {
 
 }  // namespace
 
-std::span<const DType> all_dtypes() { return dtypes; }
+std::span<const DType> all_dtypes() {
+    return dtypes;
+}
 
 std::size_t size_of(DType dtype) {
     switch (dtype) {
         case DType::boolean:
         case DType::int8:
-        case DType::uint8: return 1;
+        case DType::uint8:
+            return 1;
         case DType::int16:
         case DType::uint16:
         case DType::float16:
-        case DType::bfloat16: return 2;
+        case DType::bfloat16:
+            return 2;
         case DType::int32:
         case DType::uint32:
-        case DType::float32: return 4;
+        case DType::float32:
+            return 4;
         case DType::int64:
         case DType::uint64:
         case DType::float64:
-        case DType::complex64: return 8;
+        case DType::complex64:
+            return 8;
     }
     return 0;
 }
 
 std::string_view name_of(DType dtype) {
     switch (dtype) {
-        case DType::boolean: return "bool";
-        case DType::int8: return "int8";
-        case DType::int16: return "int16";
-        case DType::int32: return "int32";
-        case DType::int64: return "int64";
-        case DType::uint8: return "uint8";
-        case DType::uint16: return "uint16";
-        case DType::uint32: return "uint32";
-        case DType::uint64: return "uint64";
-        case DType::float16: return "float16";
-        case DType::bfloat16: return "bfloat16";
-        case DType::float32: return "float32";
-        case DType::float64: return "float64";
-        case DType::complex64: return "complex64";
+        case DType::boolean:
+            return "bool";
+        case DType::int8:
+            return "int8";
+        case DType::int16:
+            return "int16";
+        case DType::int32:
+            return "int32";
+        case DType::int64:
+            return "int64";
+        case DType::uint8:
+            return "uint8";
+        case DType::uint16:
+            return "uint16";
+        case DType::uint32:
+            return "uint32";
+        case DType::uint64:
+            return "uint64";
+        case DType::float16:
+            return "float16";
+        case DType::bfloat16:
+            return "bfloat16";
+        case DType::float32:
+            return "float32";
+        case DType::float64:
+            return "float64";
+        case DType::complex64:
+            return "complex64";
     }
     return "";
 }
@@ -65,9 +85,13 @@ std::optional<DType> dtype_from_name(std::string_view name) {
     return std::nullopt;
 }
 
-bool is_floating(DType dtype) { return is_half(dtype) || dtype == DType::float32 || dtype == DType::float64; }
+bool is_floating(DType dtype) {
+    return is_half(dtype) || dtype == DType::float32 || dtype == DType::float64;
+}
 
-bool is_integer(DType dtype) { return is_signed_integer(dtype) || is_unsigned_integer(dtype); }
+bool is_integer(DType dtype) {
+    return is_signed_integer(dtype) || is_unsigned_integer(dtype);
+}
 
 bool is_signed_integer(DType dtype) {
     return dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
@@ -77,11 +101,17 @@ bool is_unsigned_integer(DType dtype) {
     return dtype == DType::uint8 || dtype == DType::uint16 || dtype == DType::uint32 || dtype == DType::uint64;
 }
 
-bool is_complex(DType dtype) { return dtype == DType::complex64; }
+bool is_complex(DType dtype) {
+    return dtype == DType::complex64;
+}
 
-bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
+bool is_half(DType dtype) {
+    return dtype == DType::float16 || dtype == DType::bfloat16;
+}
 
-DType compute_type(DType dtype) { return is_half(dtype) || is_complex(dtype) ? DType::float32 : dtype; }
+DType compute_type(DType dtype) {
+    return is_half(dtype) || is_complex(dtype) ? DType::float32 : dtype;
+}
 
 float half_to_float(std::uint16_t bits) {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;

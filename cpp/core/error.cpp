@@ -17,7 +17,8 @@ MemoryError::~MemoryError() = default;
 InternalError::~InternalError() = default;
 
 void internal_check(bool condition, const char* what) {
-    if (!condition) throw InternalError(concat("internal error: ", what, "; this is a defect of topstitch, please report it"));
+    if (!condition)
+        throw InternalError(concat("internal error: ", what, "; this is a defect of topstitch, please report it"));
 }
 
 }  // namespace topstitch

@@ -36,11 +36,15 @@ Values& values() {
     return *instance;
 }
 
-const SettingInfo& info(Setting id) { return table[static_cast<std::size_t>(id)]; }
+const SettingInfo& info(Setting id) {
+    return table[static_cast<std::size_t>(id)];
+}
 
 }  // namespace
 
-std::span<const SettingInfo> all_settings() { return table; }
+std::span<const SettingInfo> all_settings() {
+    return table;
+}
 
 std::string setting(Setting id) {
     const SettingInfo& entry = info(id);
@@ -60,8 +64,9 @@ std::int64_t setting_int(Setting id) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, number);
     if (error != std::errc() || stop != end) {
-        throw UserError(concat("settings: ", info(id).variable, " is '", text, "', which is not an integer; set it to a number such as ",
-                               info(id).fallback, ", or unset it"));
+        throw UserError(concat("settings: ", info(id).variable, " is '", text,
+                               "', which is not an integer; set it to a number such as ", info(id).fallback,
+                               ", or unset it"));
     }
     return number;
 }

@@ -8,7 +8,14 @@
 
 namespace topstitch {
 
-enum class Setting : std::uint8_t { num_threads, log_level, verify, kernel_cache_entries, executable_cache_entries, target_cpu };
+enum class Setting : std::uint8_t {
+    num_threads,
+    log_level,
+    verify,
+    kernel_cache_entries,
+    executable_cache_entries,
+    target_cpu
+};
 
 struct SettingInfo {
     Setting id;

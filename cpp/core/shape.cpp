@@ -11,7 +11,8 @@ namespace {
 
 void check_dims(const std::vector<Dim>& dims) {
     if (dims.size() > static_cast<std::size_t>(max_rank)) {
-        throw UserError(concat("shape: ", dims.size(), " dims were given; at most ", max_rank, " are supported, so merge some with reshape"));
+        throw UserError(concat("shape: ", dims.size(), " dims were given; at most ", max_rank,
+                               " are supported, so merge some with reshape"));
     }
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
         if (dims[axis].is_known() && dims[axis].value() < 0) {
@@ -24,9 +25,13 @@ void check_dims(const std::vector<Dim>& dims) {
 
 Shape::Shape(std::initializer_list<Dim> dims) : Shape(std::vector<Dim>(dims)) {}
 
-Shape::Shape(std::vector<Dim> dims) : dims_(std::move(dims)) { check_dims(dims_); }
+Shape::Shape(std::vector<Dim> dims) : dims_(std::move(dims)) {
+    check_dims(dims_);
+}
 
-Shape Shape::of(const Sizes& sizes) { return Shape(std::vector<Dim>(sizes.begin(), sizes.end())); }
+Shape Shape::of(const Sizes& sizes) {
+    return Shape(std::vector<Dim>(sizes.begin(), sizes.end()));
+}
 
 Shape Shape::unranked() {
     Shape shape;
@@ -83,7 +88,9 @@ std::int64_t num_elements(const Sizes& sizes) {
     std::int64_t product = 1;
     for (const std::int64_t size : sizes) {
         const auto next = checked_mul(product, size);
-        if (!next) throw UserError(concat("shape: ", sizes_str(sizes), " is too large: its number of elements does not fit in 63 bits"));
+        if (!next)
+            throw UserError(
+                concat("shape: ", sizes_str(sizes), " is too large: its number of elements does not fit in 63 bits"));
         product = *next;
     }
     return product;
@@ -101,8 +108,10 @@ std::string sizes_str(const Sizes& sizes) {
 
 int normalize_axis(std::int64_t axis, int rank, const std::string& what) {
     if (axis < -rank || axis >= rank) {
-        if (rank == 0) throw UserError(concat(what, ": axis ", axis, " was given, but the tensor is a scalar, which has no axes"));
-        throw UserError(concat(what, ": axis ", axis, " is out of range for ", rank, (rank == 1 ? " dim" : " dims"), "; allowed are ", -rank, " to ", rank - 1));
+        if (rank == 0)
+            throw UserError(concat(what, ": axis ", axis, " was given, but the tensor is a scalar, which has no axes"));
+        throw UserError(concat(what, ": axis ", axis, " is out of range for ", rank, (rank == 1 ? " dim" : " dims"),
+                               "; allowed are ", -rank, " to ", rank - 1));
     }
     return static_cast<int>(axis < 0 ? axis + rank : axis);
 }

@@ -40,11 +40,21 @@ public:
     Dim substitute(const std::function<Dim(std::string_view)>& lookup) const;
 
     // Structural equality; an unknown equals nothing, not even itself.
-    friend TOPSTITCH_API bool operator==(const Dim& a, const Dim& b);
+    friend bool operator==(const Dim& a, const Dim& b) {
+        return both_known(a, b) ? a.value_ == b.value_ : equal_exprs(a, b);
+    }
 
-    friend TOPSTITCH_API Dim operator+(const Dim& a, const Dim& b);
-    friend TOPSTITCH_API Dim operator-(const Dim& a, const Dim& b);
-    friend TOPSTITCH_API Dim operator*(const Dim& a, const Dim& b);
+    // An unknown operand makes the result unknown. UserError when a number leaves 64 bits or a divisor is 0.
+    // The quotient rounds toward negative infinity and the remainder has the divisor's sign, as Python's.
+    friend Dim operator+(const Dim& a, const Dim& b) {
+        return both_known(a, b) && is_small(a.value_) && is_small(b.value_) ? Dim(a.value_ + b.value_) : add(a, b);
+    }
+    friend Dim operator-(const Dim& a, const Dim& b) {
+        return both_known(a, b) && is_small(a.value_) && is_small(b.value_) ? Dim(a.value_ - b.value_) : subtract(a, b);
+    }
+    friend Dim operator*(const Dim& a, const Dim& b) {
+        return both_known(a, b) && is_small(a.value_) && is_small(b.value_) ? Dim(a.value_ * b.value_) : multiply(a, b);
+    }
     friend TOPSTITCH_API Dim floor_div(const Dim& a, const Dim& b);
     friend TOPSTITCH_API Dim mod(const Dim& a, const Dim& b);
     friend TOPSTITCH_API Dim min(const Dim& a, const Dim& b);
@@ -58,6 +68,14 @@ public:
 private:
     friend struct DimExpr;
     explicit Dim(std::shared_ptr<const DimExpr> expr) : expr_(std::move(expr)) {}
+
+    static bool both_known(const Dim& a, const Dim& b) { return a.is_known() && b.is_known(); }
+    // Sums and products of small numbers cannot overflow.
+    static bool is_small(std::int64_t value) { return value >= -(1LL << 31) && value < (1LL << 31); }
+    static bool equal_exprs(const Dim& a, const Dim& b);
+    static Dim add(const Dim& a, const Dim& b);
+    static Dim subtract(const Dim& a, const Dim& b);
+    static Dim multiply(const Dim& a, const Dim& b);
 
     std::int64_t value_ = 0;
     std::shared_ptr<const DimExpr> expr_;  // null for a number

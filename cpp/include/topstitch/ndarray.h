@@ -21,8 +21,7 @@ public:
     // Uninitialised memory; MemoryError when it cannot be had.
     static std::shared_ptr<Buffer> allocate(std::size_t bytes);
     // Somebody else's memory: `release` runs when the last view is gone.
-    static std::shared_ptr<Buffer> borrow(void* data, std::size_t bytes, bool readonly,
-                                          std::function<void()> release);
+    static std::shared_ptr<Buffer> borrow(void* data, std::size_t bytes, bool readonly, std::function<void()> release);
     ~Buffer();
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
@@ -54,6 +53,7 @@ public:
     // A scalar (rank 0) holding `value` converted to `dtype`.
     static NDArray scalar(double value, DType dtype = DType::float32);
     static NDArray scalar(std::int64_t value, DType dtype);
+    static NDArray scalar(int value, DType dtype) { return scalar(static_cast<std::int64_t>(value), dtype); }
     // Copies `count` elements from C-ordered memory.
     static NDArray copy_of(const void* data, DType dtype, Sizes shape);
 
@@ -65,7 +65,9 @@ public:
     std::size_t bytes() const { return static_cast<std::size_t>(size_) * size_of(dtype_); }
     void* data() const { return data_; }  // the first element
     template <typename T>
-    T* data_as() const { return static_cast<T*>(data_); }
+    T* data_as() const {
+        return static_cast<T*>(data_);
+    }
     bool readonly() const { return buffer_->readonly(); }
     bool is_contiguous() const { return contiguous_; }  // C order
     const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
@@ -73,13 +75,17 @@ public:
     bool may_overlap(const NDArray& other) const;
 
     // Views; UserError when out of range.
-    NDArray slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;  // as Python's
+    // As Python's: counted from the end when negative, clipped to the dim. With a negative step, a stop of
+    // min_index (or anything below -size) means "up to and with element 0".
+    static constexpr std::int64_t min_index = INT64_MIN;
+    static constexpr std::int64_t max_index = INT64_MAX;
+    NDArray slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
     NDArray transpose(const std::vector<int>& permutation) const;
     NDArray broadcast_to(const Sizes& shape) const;
-    NDArray reshape(const Sizes& shape) const;  // a view when contiguous, else a copy
+    NDArray reshape(const Sizes& shape) const;  // a view when contiguous, else a copy; one size may be -1
 
-    NDArray contiguous() const;  // itself when contiguous, else a packed copy
-    NDArray copy() const;        // always a fresh packed array
+    NDArray contiguous() const;                   // itself when contiguous, else a packed copy
+    NDArray copy() const;                         // always a fresh packed array
     void copy_from(const NDArray& source) const;  // same dtype and shape, any strides, may overlap
 
     // Element by row-major position, converted; for tests, printing and small constants.
