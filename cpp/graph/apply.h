@@ -11,14 +11,21 @@
 
 namespace topstitch {
 
-// Outputs of the new operation (one empty Tensor-less entry is never returned: `assign` has no outputs).
+// Outputs of the new operation (none for `assign`). Arrays in attributes are not copied: they must not change later.
 // UserError/TypeError naming the operation when something does not fit.
 std::vector<Tensor> apply(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,
+                          const NamedAttributes& attributes = {}, const std::string& name = "");
+
+// The same, giving the operation itself: also for those without outputs.
+Operation apply_operation(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,
                           const NamedAttributes& attributes = {}, const std::string& name = "");
 
 // The graph is that of the inputs (all of one graph).
 Tensor apply(std::string_view op, const std::vector<Tensor>& inputs, const NamedAttributes& attributes = {},
              const std::string& name = "");
+
+// UserError unless `def` takes `count` inputs.
+void check_input_count(const OpDef& def, std::size_t count);
 
 // Attributes in schema order with fallbacks filled in; UserError for unknown, missing or ill-typed ones.
 std::vector<Attribute> complete_attributes(const OpDef& def, const NamedAttributes& given);
@@ -26,6 +33,15 @@ std::vector<Attribute> complete_attributes(const OpDef& def, const NamedAttribut
 // The types that `def` infers; shared by apply, the verifier, the parser and specialisation.
 std::vector<TensorType> infer_types(const OpDef& def, std::span<const TensorType> inputs,
                                     std::span<const Attribute> attributes, const SourceLocation* location = nullptr);
+
+// Equal dtype and structurally equal shape, where an unknown dim does equal an unknown one (for comparing
+// declarations; two unknown dims may still be different numbers).
+bool same_type(const TensorType& a, const TensorType& b);
+
+// The expansion of a composite into `inputs`' graph (`graph`, for a composite without inputs). InternalError when it
+// does not have the types that `def` infers.
+std::vector<Tensor> expand_composite(const std::shared_ptr<GraphData>& graph, const OpDef& def,
+                                     const std::vector<Tensor>& inputs, std::span<const Attribute> attributes);
 
 // How dims that are not structurally equal are to be treated while inferring on this thread. By default
 // (building) anything that may be equal is accepted. During specialisation every dim has a value to compare, and

@@ -37,7 +37,17 @@ struct GraphData {
     // Executables compiled for this graph; owned by the runtime layer.
     std::shared_ptr<void> executables;
 
+    // While holding the mutex, or when nobody appends.
     const OpNode& op(OpId id) const { return ops[static_cast<std::size_t>(id)]; }
+    // The same at any time: takes the mutex. A node never changes once it is in `ops`.
+    const OpNode& find(OpId id) const {
+        const std::lock_guard lock(mutex);
+        return op(id);
+    }
+    std::size_t size() const {
+        const std::lock_guard lock(mutex);
+        return ops.size();
+    }
     const TensorType& type(TensorRef ref) const { return op(ref.op).outputs[static_cast<std::size_t>(ref.output)]; }
 };
 

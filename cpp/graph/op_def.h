@@ -125,6 +125,7 @@ class CompositeContext {
 public:
     CompositeContext(std::vector<Tensor> inputs, const OpView& view) : op(view), inputs_(std::move(inputs)) {}
     const OpView& op;
+    std::shared_ptr<GraphData> graph;  // for expansions without inputs
     const Tensor& input(int k) const { return inputs_[static_cast<std::size_t>(k)]; }
     bool has_input(int k) const { return k < static_cast<int>(inputs_.size()); }
     const std::vector<Tensor>& inputs() const { return inputs_; }

@@ -30,7 +30,7 @@ struct TensorRef {
     friend auto operator<=>(const TensorRef&, const TensorRef&) = default;
 };
 
-struct TensorType {
+struct TOPSTITCH_API TensorType {
     DType dtype = DType::float32;
     Shape shape;
     std::string str() const;  // "float32(64, ?)"

@@ -1,0 +1,209 @@
+// Creates operations: the one way into a graph, with every check.
+// Also the inference of types and the expansion of composites, which passes share.
+#include "graph/apply.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "graph/suggest.h"
+
+namespace topstitch {
+
+namespace {
+
+thread_local SourceLocation current_location;
+
+// "input 1 (`b`)"
+std::string argument_name(const OpDef& def, std::size_t k) {
+    if (def.args.empty()) return concat("input ", k);
+    const ArgDef& arg = k < def.args.size() ? def.args[k] : def.args.back();
+    return concat("input ", k, " (`", arg.name, "`)");
+}
+
+std::string signature(const OpDef& def) {
+    std::string text = def.name + "(";
+    for (std::size_t k = 0; k < def.args.size(); ++k) {
+        const ArgDef& arg = def.args[k];
+        text += concat(k > 0 ? ", " : "", arg.name, arg.variadic ? "..." : "", arg.optional ? "?" : "");
+    }
+    return text + ")";
+}
+
+[[noreturn]] void fail(const OpDef& def, const std::string& message) {
+    std::string text = concat("[", def.name, "] ", message);
+    if (current_location.known()) text += concat(" (created at ", current_location.str(), ")");
+    throw UserError(text);
+}
+
+void check_inputs(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs) {
+    check_input_count(def, inputs.size());
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+        const Tensor& input = inputs[k];
+        if (!input) fail(def, concat(argument_name(def, k), " is an empty Tensor; pass a tensor of the graph"));
+        if (input.graph_data() != graph) {
+            fail(def, concat(argument_name(def, k), " is ", input.str(),
+                             ", a tensor of another graph; all inputs must come from one graph"));
+        }
+        const TensorRef ref = input.ref();
+        const bool exists = ref.op >= 0 && static_cast<std::size_t>(ref.op) < graph->size() && ref.output >= 0 &&
+                            static_cast<std::size_t>(ref.output) < graph->find(ref.op).outputs.size();
+        if (!exists) fail(def, concat(argument_name(def, k), " does not exist in its graph"));
+    }
+}
+
+// `read` and `assign` act on the storage of a variable, which only the `variable` operation has.
+void check_variable(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs) {
+    if (def.name != "read" && def.name != "assign") return;
+    const OpNode& node = graph->find(inputs[0].ref().op);
+    if (node.variable != nullptr) return;
+    fail(def, concat(argument_name(def, 0), " must be a variable, but ", inputs[0].str(), " is the result of `",
+                     node.def->name, "`; create one with Graph.variable"));
+}
+
+// Adds what the rules leave out when an error comes from code that does not know the operation.
+std::string with_context(const OpView& view, const SourceLocation* location, const char* message) {
+    std::string text = message;
+    if (!text.starts_with("[")) text = concat("[", view.def().name, "] ", text);
+    const bool named = text.find("(created at ") != std::string::npos;
+    if (!named && location != nullptr && location->known()) text += concat(" (created at ", location->str(), ")");
+    return text;
+}
+
+}  // namespace
+
+void check_input_count(const OpDef& def, std::size_t count) {
+    std::size_t least = 0;
+    bool variadic = false;
+    for (const ArgDef& arg : def.args) {
+        if (!arg.optional) ++least;
+        variadic = variadic || arg.variadic;
+    }
+    if (count >= least && (variadic || count <= def.args.size())) return;
+    const std::string allowed = variadic                  ? concat("at least ", least)
+                                : least < def.args.size() ? concat(least, " to ", def.args.size())
+                                                          : concat(least);
+    fail(def, concat("takes ", allowed, (allowed == "1" ? " input" : " inputs"), ", but got ", count, "; its form is ",
+                     signature(def)));
+}
+
+void set_current_location(SourceLocation location) {
+    current_location = std::move(location);
+}
+
+std::vector<TensorType> infer_types(const OpDef& def, std::span<const TensorType> inputs,
+                                    std::span<const Attribute> attributes, const SourceLocation* location) {
+    const OpView view(def, inputs, {}, attributes, location);
+    try {
+        return def.infer(view);
+    } catch (const TypeError& error) {
+        throw TypeError(with_context(view, location, error.what()));
+    } catch (const UserError& error) { throw UserError(with_context(view, location, error.what())); }
+}
+
+OpId append(GraphData& graph, OpNode node) {
+    const std::lock_guard lock(graph.mutex);
+    if (graph.ops.size() >= static_cast<std::size_t>(std::numeric_limits<OpId>::max())) {
+        throw UserError("graph: it has 2147483647 operations, which is the most that are possible");
+    }
+    // Sources are values, not actions: nothing can come before them.
+    const bool is_source = node.inputs.empty() && std::holds_alternative<BuiltinBody>(node.def->body);
+    if (!is_source) {
+        for (const auto& group : graph.control_stack) {
+            for (const OpId id : group) {
+                if (std::find(node.control.begin(), node.control.end(), id) == node.control.end()) {
+                    node.control.push_back(id);
+                }
+            }
+        }
+    }
+    graph.ops.push_back(std::move(node));
+    return static_cast<OpId>(graph.ops.size() - 1);
+}
+
+Operation apply_operation(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,
+                          const NamedAttributes& attributes, const std::string& name) {
+    internal_check(graph != nullptr, "apply() without a graph");
+    check_inputs(graph, def, inputs);
+    if (std::holds_alternative<BuiltinBody>(def.body)) check_variable(graph, def, inputs);
+
+    OpNode node;
+    node.def = &def;
+    node.name = name;
+    node.location = current_location;
+    try {
+        node.attributes = complete_attributes(def, attributes);
+    } catch (const TypeError& error) {
+        throw TypeError(with_context(OpView(def, {}, {}, {}), &current_location, error.what()));
+    } catch (const UserError& error) {
+        throw UserError(with_context(OpView(def, {}, {}, {}), &current_location, error.what()));
+    }
+    std::vector<TensorType> types;
+    types.reserve(inputs.size());
+    node.inputs.reserve(inputs.size());
+    for (const Tensor& input : inputs) {
+        types.push_back(input.type());
+        node.inputs.push_back(input.ref());
+    }
+    node.outputs = infer_types(def, types, node.attributes, &node.location);
+    if (def.name == "variable") {
+        node.variable = std::make_shared<Variable>();
+        node.variable->value = std::get<NDArray>(node.attributes[0]).copy();
+    }
+
+    return Operation(graph, append(*graph, std::move(node)));
+}
+
+std::vector<Tensor> apply(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,
+                          const NamedAttributes& attributes, const std::string& name) {
+    return apply_operation(graph, def, inputs, attributes, name).outputs();
+}
+
+Tensor apply(std::string_view op, const std::vector<Tensor>& inputs, const NamedAttributes& attributes,
+             const std::string& name) {
+    const OpDef* def = find_op(op);
+    if (def == nullptr) {
+        std::vector<std::string_view> names;
+        for (const OpDef& known : all_ops()) names.push_back(known.name);
+        throw UserError(concat("[", op, "] there is no operation of this name", did_you_mean(op, names)));
+    }
+    for (const Tensor& input : inputs) {
+        if (!input) continue;
+        const std::vector<Tensor> outputs = apply(input.graph_data(), *def, inputs, attributes, name);
+        return outputs.empty() ? Tensor() : outputs.front();
+    }
+    fail(*def, "got no input tensor, so the graph is not known; pass a tensor, or apply it to a graph");
+}
+
+std::vector<Tensor> expand_composite(const std::shared_ptr<GraphData>& graph, const OpDef& def,
+                                     const std::vector<Tensor>& inputs, std::span<const Attribute> attributes) {
+    std::vector<TensorType> types;
+    types.reserve(inputs.size());
+    for (const Tensor& input : inputs) types.push_back(input.type());
+    const std::vector<TensorType> outputs = infer_types(def, types, attributes);
+
+    internal_check(graph != nullptr, "expand_composite() without a graph");
+    const OpView view(def, types, outputs, attributes);
+    CompositeContext context(inputs, view);
+    context.graph = graph;
+    std::vector<Tensor> results = std::get<CompositeBody>(def.body).expand(context);
+
+    bool agree = results.size() == outputs.size();
+    for (std::size_t k = 0; agree && k < results.size(); ++k) {
+        const Shape& expected = outputs[k].shape;
+        const Shape& actual = results[k].shape();
+        agree = results[k].dtype() == outputs[k].dtype;
+        if (!agree || !expected.has_rank() || !actual.has_rank()) continue;
+        agree = expected.rank() == actual.rank();
+        for (int axis = 0; agree && axis < expected.rank(); ++axis) agree = dims_agree(expected[axis], actual[axis]);
+    }
+    if (!agree) {
+        std::string text = concat("[", def.name, "] its expansion gives");
+        for (const Tensor& result : results) text += " " + result.type().str();
+        text += ", but its type rule says";
+        for (const TensorType& type : outputs) text += " " + type.str();
+        throw InternalError(text);
+    }
+    return results;
+}
+
+}  // namespace topstitch

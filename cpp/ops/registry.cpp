@@ -1,0 +1,44 @@
+// All operations: the explicit list of families, and the search by name.
+// Adding a family means adding one line here.
+#include <string>
+#include <unordered_map>
+
+#include "ops/families.h"
+
+namespace topstitch {
+
+namespace {
+
+std::vector<OpDef> collect() {
+    std::vector<OpDef> all;
+    const auto add = [&all](std::vector<OpDef> family) {
+        for (OpDef& def : family) all.push_back(std::move(def));
+    };
+    add(ops::builtin_ops());
+    return all;
+}
+
+std::unordered_map<std::string_view, const OpDef*> index_by_name() {
+    std::unordered_map<std::string_view, const OpDef*> index;
+    for (const OpDef& def : all_ops()) {
+        if (!index.emplace(def.name, &def).second) {
+            throw InternalError(concat("[", def.name, "] is declared twice in the registry"));
+        }
+    }
+    return index;
+}
+
+}  // namespace
+
+const std::vector<OpDef>& all_ops() {
+    static const std::vector<OpDef> all = collect();
+    return all;
+}
+
+const OpDef* find_op(std::string_view name) {
+    static const std::unordered_map<std::string_view, const OpDef*> index = index_by_name();
+    const auto found = index.find(name);
+    return found == index.end() ? nullptr : found->second;
+}
+
+}  // namespace topstitch
