@@ -60,8 +60,10 @@ Dim common_factor(const Dim& r, const Dim& d) {
     std::int64_t number = 0;
     const DimTerms dividend = DimExpr::terms_of(r);
     const DimTerms divisor = DimExpr::terms_of(d);
+    // floor((g*x + c) / (g*y)) = floor((x + floor(c / g)) / y) needs y > 0, unless g divides c as well.
+    const bool any_constant = provably_positive(d);
     for (const DimTerm& term : dividend) {
-        if (!term.factors.empty()) number = std::gcd(number, term.coefficient);
+        if (!term.factors.empty() || !any_constant) number = std::gcd(number, term.coefficient);
     }
     for (const DimTerm& term : divisor) number = std::gcd(number, term.coefficient);
 
@@ -106,7 +108,6 @@ Dim divide_remainder(const Dim& r, const Dim& d) {
     if (provably_in_range(r + d, d)) return -1;
     const Dim common = common_factor(r, d);
     if (!(common == Dim(1))) {
-        // floor((g*x + c) / (g*y)) = floor((x + floor(c / g)) / y), for whole x and y.
         const std::int64_t g = leading_coefficient(common);
         const std::int64_t constant = constant_of(r);
         const Dim exact = r - constant + Dim(floor_quotient(constant, g)) * g;
