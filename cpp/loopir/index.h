@@ -2,7 +2,9 @@
 // Views (reshape, transpose, slice, ...) are nothing but a rewriting of these.
 #pragma once
 
-#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +18,13 @@ using VarId = std::int32_t;    // index into Kernel::vars
 inline constexpr ValueId no_value = -1;
 
 class Index;
+
+// How the parts of an index are spelled.
+struct IndexNames {
+    std::function<std::string(VarId)> var;
+    std::function<std::string(ValueId)> value;
+    std::function<std::string(const Dim&)> dim;
+};
 
 // What an affine form is a combination of.
 struct IndexTerm {
@@ -57,6 +66,8 @@ public:
 
     // Every variable replaced by what `lookup` gives, and simplified again.
     Index substitute(const std::function<Index(VarId, const Dim&)>& lookup) const;
+    // Every loaded value replaced likewise.
+    Index substitute_values(const std::function<Index(ValueId)>& lookup) const;
 
     friend bool operator==(const Index& a, const Index& b);
     friend Index operator+(const Index& a, const Index& b);
@@ -68,10 +79,14 @@ public:
 
     // "784*i0 + i1 + (i2 // 3)"
     std::string str() const;
+    std::string str(const IndexNames& names) const;
+    std::size_t hash() const;  // equal indices have equal hashes
 
 private:
+    friend struct IndexSimplifier;
+    static Index single(const IndexTerm& term);
     void add(const Dim& coefficient, const IndexTerm& term);
-    void merge_quotients();  // d * (e // d) + e % d -> e
+    void merge_quotients();  // d * (e // d) + e % d -> e, also scaled and inside larger sums
 
     Dim constant_ = 0;
     std::vector<Part> parts_;

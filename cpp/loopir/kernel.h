@@ -50,13 +50,14 @@ enum class ScalarOp : std::uint8_t {
     erf, erfc, rsqrt, cbrt, pow, atan2,
 };
 
-// How a reduction combines; also what an accumulator starts from.
+// How a reduction combines; also what an accumulator starts from: 0, 1, the highest or lowest value (infinite for
+// floats), for fmin and fmax of floats NaN (so that a reduction of NaNs alone is NaN), true, false.
 enum class Combiner : std::uint8_t {
     sum, product,
     min, max,    // NaN wins
     fmin, fmax,  // NaN is ignored
     logical_and, logical_or,
-    argmin, argmax,  // the value and its int64 position; the first of equals; the first NaN wins
+    argmin, argmax,  // the value and its int64 position; the lowest position of equals, or of NaNs, wins
 };
 
 struct Instr {
@@ -131,7 +132,8 @@ struct Kernel {
     Block body;
 };
 
-// The distinct Dims that are not numbers, in order of first appearance: the size arguments of a compiled kernel.
+// The distinct Dims that are not numbers: the size arguments of a compiled kernel. In order of first appearance in
+// the body, then in the sizes of local buffers, then in those of the others (on which no code depends).
 std::vector<Dim> size_params(const Kernel& kernel);
 
 // Text for people and for golden tests. With `canonical`, names are left out and symbolic Dims are printed
