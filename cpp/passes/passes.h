@@ -10,7 +10,8 @@ Program expand(const Program& program);    // composites into their expansions, 
 Program simplify(const Program& program);  // algebra that is exact, and operations that do nothing
 Program fold(const Program& program);      // operations on small constants
 Program cse(const Program& program);       // equal operations on equal inputs, once
-Program dce(const Program& program);       // what no result and no assignment needs
+Program dce(const Program& program);       // what no result and no assignment needs, dropped
+Program anchor(const Program& program);    // every result computed by an operation of its own
 
 // All of them in order.
 Program canonicalize(const Program& program);

@@ -5,7 +5,7 @@
 namespace topstitch {
 
 Program canonicalize(const Program& program) {
-    return dce(cse(simplify(fold(cse(expand(dce(program)))))));
+    return anchor(dce(cse(simplify(fold(cse(expand(dce(program))))))));
 }
 
 }  // namespace topstitch

@@ -1,0 +1,160 @@
+// Probes the bodies of operations.
+// See access.h.
+#include "stitch/access.h"
+
+#include <algorithm>
+
+#include "ops/element_lowering.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+using loopir::ScalarOp;
+
+// More requests than this and a view is computed once instead of being repeated in its readers.
+constexpr std::size_t max_inlined_requests = 16;
+
+double cost_of(const loopir::Instr& instr) {
+    switch (instr.op) {
+        case ScalarOp::constant:
+        case ScalarOp::index_value:
+        case ScalarOp::load:
+        case ScalarOp::acc_read:
+            return 0;
+        case ScalarOp::div:
+        case ScalarOp::rem:
+        case ScalarOp::sqrt:
+            return 4;
+        case ScalarOp::pow:
+        case ScalarOp::atan2:
+            return 40;
+        default:
+            return loopir::info(instr.op).is_math ? 16 : 1;
+    }
+}
+
+bool is_dynamic(const Indices& at) {
+    std::vector<loopir::ValueId> values;
+    for (const Index& index : at) index.collect_values(values);
+    return !values.empty();
+}
+
+Index substitute(const Index& index, const std::vector<Index>& own) {
+    return index.substitute([&own](loopir::VarId var, const Dim&) { return own[static_cast<std::size_t>(var)]; });
+}
+
+class Prober {
+public:
+    Prober(const Program& program, bool look_through) : graph_(*program.graph), look_through_(look_through) {}
+
+    std::vector<OpAccess> run() {
+        accesses_.reserve(graph_.ops.size());
+        for (std::size_t k = 0; k < graph_.ops.size(); ++k) accesses_.push_back(probe(static_cast<OpId>(k)));
+        return std::move(accesses_);
+    }
+
+private:
+    OpAccess probe(OpId id) {
+        const OpNode& node = graph_.op(id);
+        OpAccess access;
+        access.inlined = is_scalar_constant(graph_, {id, 0});
+        if (std::holds_alternative<BuiltinBody>(node.def->body)) return access;
+        internal_check(node.outputs.size() == 1, "a primitive has one output");
+        access.has_body = true;
+
+        const NodeView node_view(graph_, node);
+        loopir::Builder builder;
+        const auto new_var = [&](const Dim& extent) {
+            access.vars.push_back(extent);
+            return builder.begin_loop(concat("v", access.vars.size()), extent);
+        };
+        for (const Dim& extent : node.outputs[0].shape.dims()) {
+            access.home.push_back(extent == Dim(1) ? Index(0) : new_var(extent));
+        }
+        access.num_out = static_cast<int>(access.vars.size());
+
+        std::vector<Request> direct;
+        std::vector<int> buffers;
+        for (const TensorType& input : node_view.inputs) {
+            loopir::BufferParam param;
+            param.dtype = is_complex(input.dtype) ? DType::float32 : input.dtype;
+            param.size = input.shape.num_elements() * Dim(is_complex(input.dtype) ? 2 : 1);
+            buffers.push_back(builder.add_buffer(param));
+        }
+        FunctionContext context(builder, node_view.view, [&](int k, const Indices& at, loopir::ValueId guard) {
+            const auto slot = static_cast<std::size_t>(k);
+            direct.push_back({node.inputs[slot], at, is_dynamic(at)});
+            return load_element(builder, buffers[slot], node_view.inputs[slot].dtype,
+                                row_major_offset(node_view.inputs[slot].shape, at), guard);
+        });
+        if (const auto* element = std::get_if<ElementBody>(&node.def->body)) {
+            element->element(context, access.home);
+        } else {
+            const auto& reduce = std::get<ReduceBody>(node.def->body);
+            access.is_reduce = true;
+            access.contraction = reduce.contraction;
+            Indices domain;
+            for (const Dim& extent : reduce.domain(node_view.view)) {
+                domain.push_back(extent == Dim(1) ? Index(0) : new_var(extent));
+            }
+            reduce.element(context, access.home, domain);
+            access.cost += 1;
+        }
+        for (const loopir::Instr& instr : builder.kernel().instrs) {
+            access.cost += cost_of(instr);
+            if (instr.op == ScalarOp::index_value && !instr.index.is_constant()) access.index_uses.push_back(instr.index);
+        }
+        look_through(access, direct);
+        access.inlined = look_through_ && node.def->view && !access.is_reduce &&
+                         access.requests.size() <= max_inlined_requests;
+        return access;
+    }
+
+    // Replaces requests of inlined operations by what those request in turn.
+    void look_through(OpAccess& access, const std::vector<Request>& direct) {
+        for (const Request& request : direct) {
+            const OpAccess& producer = accesses_[static_cast<std::size_t>(request.tensor.op)];
+            if (!producer.inlined) {
+                add(access.requests, request);
+                continue;
+            }
+            if (!producer.has_body) continue;  // a scalar constant
+            std::vector<Index> own;
+            for (std::size_t axis = 0; axis < producer.home.size(); ++axis) {
+                if (!producer.home[axis].is_constant()) own.push_back(request.at[axis]);
+            }
+            access.cost += producer.cost;
+            for (const Request& inner : producer.requests) {
+                Request composed{inner.tensor, {}, inner.dynamic || request.dynamic};
+                for (const Index& index : inner.at) composed.at.push_back(substitute(index, own));
+                add(access.requests, std::move(composed));
+            }
+            for (const Index& use : producer.index_uses) access.index_uses.push_back(substitute(use, own));
+        }
+    }
+
+    static void add(std::vector<Request>& requests, Request request) {
+        for (const Request& known : requests) {
+            if (known.tensor == request.tensor && !known.dynamic && !request.dynamic && known.at == request.at) return;
+        }
+        requests.push_back(std::move(request));
+    }
+
+    const GraphData& graph_;
+    bool look_through_;
+    std::vector<OpAccess> accesses_;
+};
+
+}  // namespace
+
+bool is_scalar_constant(const GraphData& graph, TensorRef ref) {
+    const OpNode& node = graph.op(ref.op);
+    return node.def->name == "constant" && std::get<NDArray>(node.attributes[0]).size() == 1;
+}
+
+std::vector<OpAccess> find_accesses(const Program& program, bool look_through) {
+    return Prober(program, look_through).run();
+}
+
+}  // namespace topstitch::stitch

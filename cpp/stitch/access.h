@@ -1,0 +1,38 @@
+// What each operation reads, as index expressions over its own iteration space, and what it costs.
+// Found by running the bodies once on a scratch builder.
+#pragma once
+
+#include <vector>
+
+#include "passes/program.h"
+
+namespace topstitch::stitch {
+
+// One tensor that an operation needs, at an index over the operation's own variables.
+struct Request {
+    TensorRef tensor;
+    Indices at;
+    bool dynamic = false;  // the index depends on loaded values
+};
+
+struct OpAccess {
+    // The operation's own variables: the output's axes of extent other than 1, then the reduce domain.
+    std::vector<Dim> vars;
+    int num_out = 0;
+    Indices home;                      // the output index of an iteration; 0 on axes of extent 1
+    std::vector<Request> requests;     // with views looked through
+    std::vector<Index> index_uses;     // indices used as numbers (coordinates, guards), not only for addressing
+    double cost = 0;                   // arithmetic for one element, looked-through views included; an addition is 1
+    bool is_reduce = false;
+    bool contraction = false;
+    bool has_body = false;             // false for placeholders, variables and constants
+    bool inlined = false;              // a view or a scalar constant: repeated in whoever reads it
+};
+
+// The access of every operation of the program; with `look_through` views are inlined into their readers.
+std::vector<OpAccess> find_accesses(const Program& program, bool look_through);
+
+// True for constants of one element, which kernels hold as immediates.
+bool is_scalar_constant(const GraphData& graph, TensorRef ref);
+
+}  // namespace topstitch::stitch

@@ -1,0 +1,249 @@
+// Makes the plan of a program: partitions, schedules and lowers it, decides which variables are updated in
+// place, and assigns a buffer to everything.
+#include "stitch/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ops/element_lowering.h"
+#include "stitch/phases.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+class Planner {
+public:
+    Planner(const Program& program, const StitchOptions& options, const Machine& machine)
+        : program_(program), graph_(*program.graph), options_(options), machine_(machine),
+          partition_(partition(program, options)) {}
+
+    Plan run() {
+        choose_in_place();
+        for (std::size_t k = 0; k < program_.results.size(); ++k) plan_.results.push_back(graph_.type(program_.results[k]));
+        for (std::size_t r = 0; r < partition_.regions.size(); ++r) add_region(static_cast<int>(r));
+        add_copies();
+        report_refusals();
+        return std::move(plan_);
+    }
+
+private:
+    // A variable is updated in place when its new value is computed element by element where the old one was, and
+    // whoever else reads the old value has run by then.
+    void choose_in_place() {
+        for (std::size_t s = 0; s < program_.states.size(); ++s) {
+            const Program::State& state = program_.states[s];
+            if (!state.assigned || state.after == state.before) continue;
+            const int writer = partition_.region_of[static_cast<std::size_t>(state.after.op)];
+            if (writer < 0 || in_place_.contains(state.after.op)) continue;
+            if (can_replace(partition_.regions[static_cast<std::size_t>(writer)], writer, state)) {
+                in_place_[state.after.op] = state.before;
+            }
+        }
+    }
+
+    bool can_replace(const Region& region, int writer, const Program::State& state) const {
+        const Member& target = region.members.at(state.after.op);
+        const Phases phases = find_phases(partition_, region);
+        const bool row = phases.row.at(state.after.op);
+        // A later pass would read the new value.
+        if (row && phases.pass.at(state.after.op) + 1 < phases.passes) return false;
+        for (OpId reader : partition_.readers[static_cast<std::size_t>(state.before.op)]) {
+            const int where = partition_.region_of[static_cast<std::size_t>(reader)];
+            if (where < writer) continue;
+            if (where > writer) return false;
+            for (const Request& request : partition_.accesses[static_cast<std::size_t>(reader)].requests) {
+                if (!(request.tensor == state.before)) continue;
+                if (request.dynamic || over_region(request.at, region.members.at(reader)) != target.home) return false;
+            }
+            // Computed again elsewhere in the region, it would be read at other indices too.
+            for (const auto& [op, member] : region.members) {
+                for (const Request& request : partition_.accesses[static_cast<std::size_t>(op)].requests) {
+                    if (request.tensor.op == reader && over_region(request.at, member) != region.members.at(reader).home) return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    void add_region(int number) {
+        const Region& region = partition_.regions[static_cast<std::size_t>(number)];
+        const Schedule schedule = choose_schedule(program_, partition_, region, options_, machine_);
+        const std::string name = region_name(region, number);
+        const LoweredRegion lowered = lower(program_, partition_, region, schedule, in_place_, name);
+        const int first_scratch = static_cast<int>(plan_.buffers.size());
+        for (const LoweredRegion::Scratch& scratch : lowered.scratch) {
+            PlanBuffer buffer;
+            buffer.dtype = scratch.dtype;
+            buffer.elements = scratch.size;
+            buffer.first_use = buffer.last_use = static_cast<int>(plan_.steps.size());
+            plan_.buffers.push_back(buffer);
+        }
+        const Dim work = work_of(region);
+        for (const LoweredKernel& kernel : lowered.kernels) {
+            PlanStep step;
+            step.kernel = static_cast<int>(plan_.kernels.size());
+            step.region = number;
+            for (const KernelArgument& argument : kernel.arguments) {
+                step.buffers.push_back(argument.scratch >= 0 ? first_scratch + argument.scratch : buffer_of(argument.tensor));
+            }
+            const int now = static_cast<int>(plan_.steps.size());
+            for (int id : step.buffers) plan_.buffers[static_cast<std::size_t>(id)].last_use = now;
+            step.sizes = loopir::size_params(kernel.kernel);
+            step.parallel_extent = kernel.parallel_extent;
+            step.work = work;
+            plan_.kernels.push_back(kernel.kernel);
+            plan_.steps.push_back(std::move(step));
+        }
+        report_region(region, schedule, lowered, name);
+    }
+
+    Dim work_of(const Region& region) const {
+        Dim iterations = 1;
+        for (const RegionVar& var : region.vars) iterations = iterations * var.extent;
+        double cost = 1;
+        for (const auto& [op, member] : region.members) cost += partition_.accesses[static_cast<std::size_t>(op)].cost;
+        return iterations * Dim(std::max<std::int64_t>(static_cast<std::int64_t>(cost), 1));
+    }
+
+    int buffer_of(TensorRef ref) {
+        // An output in place of a variable is that variable's buffer.
+        if (const auto replaced = in_place_.find(ref.op); replaced != in_place_.end()) ref = replaced->second;
+        const auto found = buffers_.find(ref);
+        if (found != buffers_.end()) return found->second;
+        const TensorType& type = graph_.type(ref);
+        PlanBuffer buffer;
+        buffer.dtype = type.dtype;
+        buffer.elements = type.shape.num_elements();
+        buffer.first_use = buffer.last_use = static_cast<int>(plan_.steps.size());
+        const OpNode& node = graph_.op(ref.op);
+        const auto position = [&ref](const std::vector<TensorRef>& refs) {
+            const auto at = std::find(refs.begin(), refs.end(), ref);
+            return at == refs.end() ? -1 : static_cast<int>(at - refs.begin());
+        };
+        if (node.def->name == "placeholder") {
+            buffer.kind = PlanBuffer::Kind::feed;
+            buffer.index = position(program_.feeds);
+        } else if (node.def->name == "variable") {
+            buffer.kind = PlanBuffer::Kind::variable;
+            const auto state = std::find_if(program_.states.begin(), program_.states.end(),
+                                            [&ref](const Program::State& s) { return s.before == ref; });
+            internal_check(state != program_.states.end(), "a variable is not among the program's states");
+            buffer.index = static_cast<int>(state - program_.states.begin());
+        } else if (node.def->name == "constant") {
+            buffer.kind = PlanBuffer::Kind::constant;
+            buffer.index = static_cast<int>(plan_.constants.size());
+            plan_.constants.push_back(std::get<NDArray>(node.attributes[0]).contiguous());
+        } else if (const int result = position(program_.results); result >= 0) {
+            buffer.kind = PlanBuffer::Kind::result;
+            buffer.index = result;
+        }
+        const int id = static_cast<int>(plan_.buffers.size());
+        plan_.buffers.push_back(buffer);
+        buffers_[ref] = id;
+        return id;
+    }
+
+    void add_copies() {
+        for (const Program::State& state : program_.states) {
+            if (!state.assigned) continue;
+            const auto replaced = in_place_.find(state.after.op);
+            if (replaced != in_place_.end() && replaced->second == state.before) continue;
+            copy(buffer_of(state.after), buffer_of(state.before));
+        }
+        for (std::size_t k = 0; k < program_.results.size(); ++k) {
+            const int source = buffer_of(program_.results[k]);
+            const PlanBuffer& buffer = plan_.buffers[static_cast<std::size_t>(source)];
+            if (buffer.kind == PlanBuffer::Kind::result && buffer.index == static_cast<int>(k)) continue;
+            PlanBuffer target = buffer;
+            target.kind = PlanBuffer::Kind::result;
+            target.index = static_cast<int>(k);
+            plan_.buffers.push_back(target);
+            copy(source, static_cast<int>(plan_.buffers.size()) - 1);
+        }
+    }
+
+    void copy(int from, int to) {
+        plan_.buffers[static_cast<std::size_t>(from)].last_use = static_cast<int>(plan_.steps.size());
+        plan_.copies.push_back({from, to});
+    }
+
+    // --- The report.
+
+    static std::string region_name(const Region& region, int number) {
+        std::string name = concat("k", number);
+        int listed = 0;
+        for (auto at = region.members.rbegin(); at != region.members.rend() && listed < 1; ++at, ++listed) {
+            name += concat("_", at->first);
+        }
+        return name;
+    }
+
+    std::string describe(OpId op) const {
+        const OpNode& node = graph_.op(op);
+        std::string text = node.def->name;
+        if (!node.name.empty()) text += concat(" '", node.name, "'");
+        if (node.location.known()) text += concat(" (", node.location.str(), ")");
+        return text;
+    }
+
+    Dim bytes_of(TensorRef ref) const {
+        const TensorType& type = graph_.type(ref);
+        return type.shape.num_elements() * Dim(static_cast<std::int64_t>(size_of(type.dtype)));
+    }
+
+    void report_region(const Region& region, const Schedule& schedule, const LoweredRegion& lowered, const std::string& name) {
+        RegionReport report;
+        report.name = name;
+        report.schedule = schedule.str();
+        std::set<TensorRef> read;
+        for (const auto& [op, member] : region.members) {
+            report.operations.push_back(describe(op));
+            for (const Request& request : partition_.accesses[static_cast<std::size_t>(op)].requests) {
+                if (!region.members.contains(request.tensor.op) && !is_scalar_constant(graph_, request.tensor)) read.insert(request.tensor);
+            }
+            const bool stored = std::find(region.outputs.begin(), region.outputs.end(), op) != region.outputs.end();
+            if (stored) {
+                report.bytes_written = report.bytes_written + bytes_of({op, 0});
+            }
+            // Operation by operation, each tensor would be written once and read once for each of its readers.
+            std::int64_t uses = stored ? 0 : 1;
+            for (OpId reader : partition_.readers[static_cast<std::size_t>(op)]) uses += region.members.contains(reader) ? 1 : 0;
+            report.bytes_saved = report.bytes_saved + bytes_of({op, 0}) * Dim(uses);
+            if (const auto replaced = in_place_.find(op); replaced != in_place_.end()) {
+                report.in_place.push_back(describe(replaced->second.op));
+            }
+        }
+        for (TensorRef ref : read) report.bytes_read = report.bytes_read + bytes_of(ref);
+        for (OpId op : lowered.kept) report.kept.push_back(describe(op));
+        plan_.regions.push_back(std::move(report));
+    }
+
+    void report_refusals() {
+        for (const Refusal& refusal : partition_.refusals) {
+            const int a = partition_.region_of[static_cast<std::size_t>(refusal.producer)];
+            const int b = partition_.region_of[static_cast<std::size_t>(refusal.consumer)];
+            if (a == b) continue;  // another edge joined them
+            plan_.refusals.push_back(concat("kept apart: ", describe(refusal.producer), " [", plan_.regions[static_cast<std::size_t>(a)].name,
+                                            "] and ", describe(refusal.consumer), " [", plan_.regions[static_cast<std::size_t>(b)].name,
+                                            "], because ", refusal.reason));
+        }
+    }
+
+    const Program& program_;
+    const GraphData& graph_;
+    const StitchOptions& options_;
+    const Machine& machine_;
+    Partition partition_;
+    Plan plan_;
+    std::map<OpId, TensorRef> in_place_;
+    std::map<TensorRef, int> buffers_;
+};
+
+}  // namespace
+
+Plan make_plan(const Program& program, const StitchOptions& options, const Machine& machine) {
+    return Planner(program, options, machine).run();
+}
+
+}  // namespace topstitch::stitch

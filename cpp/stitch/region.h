@@ -1,0 +1,91 @@
+// A region: operations that become one loop nest, each aligned with the region's variables.
+// Regions start as single operations and grow by merging (merge.cpp), in the order of partition.cpp.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "stitch/access.h"
+
+namespace topstitch::stitch {
+
+// A loop variable of a region. Row variables are those that the region's reductions run over.
+struct RegionVar {
+    Dim extent;
+    bool row = false;
+};
+
+// An operation in a region: its own variables as index expressions over the region's.
+struct Member {
+    std::vector<Index> own;
+    Indices home;  // the output index that one iteration computes
+};
+
+struct Region {
+    std::vector<RegionVar> vars;
+    std::map<OpId, Member> members;  // ascending ids are a topological order
+    bool has_reduce = false;
+    bool has_contraction = false;
+    std::vector<OpId> outputs;       // members that somebody outside reads, or that are results
+
+    std::vector<loopir::VarId> row_vars() const;
+    bool depends_on_row(const Indices& at) const;
+};
+
+// Why a producer and a consumer were not stitched.
+struct Refusal {
+    OpId producer = -1;
+    OpId consumer = -1;
+    std::string reason;
+};
+
+struct Partition {
+    std::vector<OpAccess> accesses;
+    std::vector<Region> regions;            // in an order in which they can run
+    std::vector<int> region_of;             // by operation; -1: none (inputs, and views only ever inlined)
+    std::vector<Refusal> refusals;
+    std::vector<std::vector<OpId>> readers; // by operation: who requests it, with views looked through
+};
+
+struct StitchOptions {
+    bool stitch = true;
+    int max_buffers = 31;     // Metal's limit, kept everywhere so that regions are the same on every device
+    int max_members = 128;
+    // The present value of a dim, for cost decisions.
+    std::function<std::int64_t(const Dim&)> estimate;
+};
+
+Partition partition(const Program& program, const StitchOptions& options);
+
+// --- Pieces shared by merging and lowering.
+
+// A region of one operation.
+Region single(const OpAccess& access, OpId op);
+// An index over an operation's own variables, over the region's.
+Index over_region(const Index& index, const Member& member);
+Indices over_region(const Indices& at, const Member& member);
+
+// The result of an attempt: the merged region, or why not.
+struct MergeResult {
+    bool merged = false;
+    Region region;
+    std::string reason;
+};
+
+// What merging needs to know about the whole.
+struct MergeContext {
+    const GraphData& graph;
+    const std::vector<OpAccess>& accesses;
+    const std::vector<std::vector<OpId>>& readers;
+    const std::vector<bool>& required;  // by operation: a result or a variable's new value
+    const StitchOptions& options;
+};
+
+// Merges `producer` and `consumer`, which requests `tensor` of it at `request` (own variables of `reader`).
+MergeResult merge(const MergeContext& context, const Region& producer, const Region& consumer, TensorRef tensor,
+                  OpId reader, const Request& request);
+
+}  // namespace topstitch::stitch

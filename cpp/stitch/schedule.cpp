@@ -1,0 +1,348 @@
+// Chooses the schedule of a region from its buffer accesses and the machine.
+// See schedule.h for what a schedule says.
+#include "stitch/schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/element_lowering.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+using loopir::VarId;
+
+constexpr int split_chunks = 32;
+constexpr std::int64_t min_split_rows = 1 << 15;      // shorter reductions are not worth a second kernel
+constexpr std::int64_t min_parallel_vectors = 4096;   // elements of a vector loop worth sharing among threads
+
+// A loop to be: one region variable, or several that are walked as one.
+struct Axis {
+    Dim extent;
+    bool row = false;
+};
+
+class Scheduler {
+public:
+    Scheduler(const Program& program, const Partition& partition, const Region& region, const StitchOptions& options,
+              const Machine& machine)
+        : program_(program), partition_(partition), region_(region), options_(options), machine_(machine),
+          accesses_(buffer_accesses(program, partition, region)) {
+        for (std::size_t v = 0; v < region.vars.size(); ++v) {
+            axes_.push_back({region.vars[v].extent, region.vars[v].row});
+            region_vars_.push_back(Index::var(static_cast<VarId>(v), region.vars[v].extent));
+        }
+        for (const auto& [op, member] : region.members) {
+            for (const Index& use : partition.accesses[static_cast<std::size_t>(op)].index_uses) {
+                index_uses_.push_back(over_region(use, member));
+            }
+        }
+    }
+
+    Schedule run() {
+        sort_axes();
+        while (collapse_one()) {
+        }
+        const int vector = choose_vector();
+        Schedule schedule = arrange(vector);
+        choose_unrolls(schedule);
+        schedule.streaming = worth_streaming();
+        return schedule;
+    }
+
+private:
+    std::int64_t estimate(const Dim& dim) const { return options_.estimate(dim); }
+
+    // Renumbers axes: entry k of `order` is the old number of new axis k.
+    void permute(const std::vector<std::size_t>& order) {
+        std::vector<Axis> axes;
+        std::vector<Index> fresh(axes_.size());
+        for (std::size_t k = 0; k < order.size(); ++k) {
+            axes.push_back(axes_[order[k]]);
+            fresh[order[k]] = Index::var(static_cast<VarId>(k), axes_[order[k]].extent);
+        }
+        axes_ = std::move(axes);
+        substitute(fresh);
+    }
+
+    void substitute(const std::vector<Index>& fresh) {
+        const auto lookup = [&fresh](VarId var, const Dim&) { return fresh[static_cast<std::size_t>(var)]; };
+        for (Index& index : region_vars_) index = index.substitute(lookup);
+        for (RegionAccess& access : accesses_) access.offset = access.offset.substitute(lookup);
+        for (Index& use : index_uses_) use = use.substitute(lookup);
+    }
+
+    // Outer axes before row axes; within each, large strides of the main access first.
+    void sort_axes() {
+        std::vector<std::size_t> order(axes_.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        const auto stride = [this](std::size_t axis) {
+            // The store decides for outer axes, the largest load for row axes.
+            const RegionAccess* main = nullptr;
+            std::int64_t best = -1;
+            for (const RegionAccess& access : accesses_) {
+                if (!access.offset.depends_on(static_cast<VarId>(axis))) continue;
+                const std::int64_t size = estimate(program_.graph->type(access.tensor).shape.num_elements()) +
+                                          (access.store && !axes_[axis].row ? std::int64_t{1} << 60 : 0);
+                if (size > best) {
+                    best = size;
+                    main = &access;
+                }
+            }
+            if (main == nullptr) return std::int64_t{0};
+            const Dim coefficient = main->offset.coefficient_of(static_cast<VarId>(axis));
+            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(estimate(coefficient));
+        };
+        std::vector<std::int64_t> strides;
+        for (std::size_t axis = 0; axis < axes_.size(); ++axis) strides.push_back(stride(axis));
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return std::pair(axes_[a].row, -strides[a]) < std::pair(axes_[b].row, -strides[b]);
+        });
+        permute(order);
+    }
+
+    // Walks two neighbouring axes as one where no access and no use of an index as a number minds.
+    bool collapse_one() {
+        for (std::size_t a = 0; a + 1 < axes_.size(); ++a) {
+            if (axes_[a].row != axes_[a + 1].row) continue;
+            const auto first = static_cast<VarId>(a);
+            const auto second = static_cast<VarId>(a + 1);
+            const Dim inner = axes_[a + 1].extent;
+            const bool used = std::any_of(index_uses_.begin(), index_uses_.end(), [&](const Index& use) {
+                return use.depends_on(first) || use.depends_on(second);
+            });
+            if (used) continue;
+            const bool uniform = std::all_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
+                const Dim outer_step = access.offset.coefficient_of(first);
+                const Dim inner_step = access.offset.coefficient_of(second);
+                return !outer_step.is_unknown() && !inner_step.is_unknown() && outer_step == inner_step * inner;
+            });
+            if (!uniform) continue;
+            const Dim extent = axes_[a].extent * inner;
+            std::vector<Index> fresh;
+            for (std::size_t k = 0; k < axes_.size(); ++k) {
+                const auto shifted = static_cast<VarId>(k <= a ? k : k - 1);
+                if (k == a || k == a + 1) {
+                    const Index joined = Index::var(first, extent);
+                    fresh.push_back(k == a ? floor_div(joined, inner) : mod(joined, inner));
+                } else {
+                    fresh.push_back(Index::var(shifted, axes_[k].extent));
+                }
+            }
+            axes_[a].extent = extent;
+            axes_.erase(axes_.begin() + static_cast<std::ptrdiff_t>(a) + 1);
+            substitute(fresh);
+            return true;
+        }
+        return false;
+    }
+
+    // How well axis `a` suits lanes: contiguous accesses count for it, scattered ones against.
+    int lane_score(std::size_t a) const {
+        int score = 0;
+        for (const RegionAccess& access : accesses_) {
+            const Dim step = access.offset.coefficient_of(static_cast<VarId>(a));
+            const bool varies = access.offset.depends_on(static_cast<VarId>(a));
+            if (step == Dim(1)) {
+                score += access.store ? 3 : 2;
+            } else if (!varies) {
+                score += access.store ? 0 : 1;
+            } else {
+                score -= 2;
+            }
+        }
+        return score;
+    }
+
+    int choose_vector() const {
+        int best = -1;
+        std::pair<std::pair<bool, int>, std::int64_t> best_key;
+        for (std::size_t a = 0; a < axes_.size(); ++a) {
+            const std::int64_t extent = estimate(axes_[a].extent);
+            const std::pair key(std::pair(extent >= 8, lane_score(a)), static_cast<std::int64_t>(a));
+            if (best < 0 || key > best_key) {
+                best = static_cast<int>(a);
+                best_key = key;
+            }
+        }
+        return best;
+    }
+
+    // The outer axis whose iterations share an operand of a contraction, for register tiles; -1 when there is none.
+    int choose_tiled(int vector) const {
+        if (!region_.has_contraction || vector < 0 || axes_[static_cast<std::size_t>(vector)].row) return -1;
+        int best = -1;
+        for (std::size_t a = 0; a < axes_.size(); ++a) {
+            if (static_cast<int>(a) == vector || axes_[a].row || estimate(axes_[a].extent) < tile_rows()) continue;
+            const bool shares = std::any_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
+                return !access.store && !access.offset.depends_on(static_cast<VarId>(a)) &&
+                       access.offset.coefficient_of(static_cast<VarId>(vector)) == Dim(1);
+            });
+            if (shares && (best < 0 || estimate(axes_[a].extent) > estimate(axes_[static_cast<std::size_t>(best)].extent))) {
+                best = static_cast<int>(a);
+            }
+        }
+        return best;
+    }
+
+    int tile_rows() const { return machine_.vector_registers >= 32 ? 8 : 6; }
+
+    Schedule arrange(int vector) const {
+        Schedule schedule;
+        std::vector<std::size_t> outer, rows;
+        for (std::size_t a = 0; a < axes_.size(); ++a) (axes_[a].row ? rows : outer).push_back(a);
+        const bool vector_outer = vector >= 0 && !axes_[static_cast<std::size_t>(vector)].row;
+        const int tiled = choose_tiled(vector);
+
+        std::vector<std::size_t> rest;  // outer axes that are neither in lanes nor tiled
+        for (std::size_t a : outer) {
+            if (static_cast<int>(a) != vector && static_cast<int>(a) != tiled) rest.push_back(a);
+        }
+        std::int64_t rest_count = 1;
+        for (std::size_t a : rest) rest_count *= std::max<std::int64_t>(estimate(axes_[a].extent), 1);
+
+        std::vector<Index> axis_index(axes_.size());  // each axis over the loops
+        const auto add_loop = [&](std::vector<LoopSpec>& loops, LoopSpec spec) {
+            spec.name = concat(&loops == &schedule.rows ? 'r' : 'i', loops.size());
+            loops.push_back(spec);
+            return Index::var(static_cast<VarId>(schedule.outer.size() + schedule.rows.size() - 1), spec.extent);
+        };
+        const auto add_axis = [&](std::vector<LoopSpec>& loops, std::size_t a, bool parallel, int unroll = 1) {
+            axis_index[a] = add_loop(loops, {"", axes_[a].extent, parallel, static_cast<int>(a) == vector, unroll});
+        };
+        // The rest walked as one parallel loop, its digits recovered by division (once for many elements).
+        const auto add_flattened = [&](const std::vector<std::size_t>& axes, bool parallel) {
+            Dim extent = 1;
+            for (std::size_t a : axes) extent = extent * axes_[a].extent;
+            Index left = add_loop(schedule.outer, {"", extent, parallel});
+            for (std::size_t k = axes.size(); k-- > 0;) {
+                const Dim& digit = axes_[axes[k]].extent;
+                axis_index[axes[k]] = k == 0 ? left : mod(left, digit);
+                left = floor_div(left, digit);
+            }
+        };
+
+        if (tiled >= 0) {
+            const bool many = rest_count >= 2 * machine_.threads;
+            if (many) add_flattened(rest, true);
+            add_axis(schedule.outer, static_cast<std::size_t>(tiled), !many, tile_rows());
+            if (!many) {
+                for (std::size_t a : rest) add_axis(schedule.outer, a, false);
+            }
+            add_axis(schedule.outer, static_cast<std::size_t>(vector), false);
+        } else if (rest.empty()) {
+            if (vector_outer) add_axis(schedule.outer, static_cast<std::size_t>(vector), true);
+        } else if (vector_outer && rest_count < 2 * machine_.threads &&
+                   estimate(axes_[static_cast<std::size_t>(vector)].extent) >= min_parallel_vectors) {
+            add_axis(schedule.outer, static_cast<std::size_t>(vector), true);
+            for (std::size_t a : rest) add_axis(schedule.outer, a, false);
+        } else {
+            add_flattened(rest, true);
+            if (vector_outer) add_axis(schedule.outer, static_cast<std::size_t>(vector), false);
+        }
+        // Lanes go innermost among the row loops.
+        for (std::size_t a : rows) {
+            if (static_cast<int>(a) != vector) add_axis(schedule.rows, a, false);
+        }
+        if (vector >= 0 && !vector_outer) add_axis(schedule.rows, static_cast<std::size_t>(vector), false);
+
+        const auto lookup = [&axis_index](VarId var, const Dim&) { return axis_index[static_cast<std::size_t>(var)]; };
+        for (const Index& index : region_vars_) schedule.region_vars.push_back(index.substitute(lookup));
+        schedule.chunks = choose_chunks(schedule);
+        return schedule;
+    }
+
+    int choose_chunks(const Schedule& schedule) const {
+        if (!region_.has_reduce || schedule.rows.empty() || count_passes(partition_, region_) > 1) return 0;
+        std::int64_t outer = 1, rows = 1;
+        for (const LoopSpec& loop : schedule.outer) {
+            const std::int64_t extent = estimate(loop.extent);
+            outer *= std::max<std::int64_t>(loop.vector ? extent / 64 : extent, 1);
+        }
+        for (const LoopSpec& loop : schedule.rows) rows *= std::max<std::int64_t>(estimate(loop.extent), 1);
+        const bool splittable = estimate(schedule.rows.front().extent) >= 4 * split_chunks;
+        return outer < 8 && rows >= min_split_rows && splittable ? split_chunks : 0;
+    }
+
+    // Independent accumulators hide the latency of an addition; long bodies fill the pipeline by themselves.
+    void choose_unrolls(Schedule& schedule) const {
+        double cost = 0;
+        for (const auto& [op, member] : region_.members) cost += partition_.accesses[static_cast<std::size_t>(op)].cost;
+        const auto choose = [&](LoopSpec& loop, bool row) {
+            if (!loop.vector) return;
+            if (region_.has_contraction && !row) {
+                loop.unroll = 2;
+            } else if (row && region_.has_reduce) {
+                loop.unroll = cost < 40 ? 4 : 2;
+            } else {
+                loop.unroll = cost < 20 ? 4 : 2;
+            }
+        };
+        for (LoopSpec& loop : schedule.outer) choose(loop, false);
+        for (LoopSpec& loop : schedule.rows) choose(loop, true);
+    }
+
+    // Only when the size is certain: an executable for any size must not bypass the caches for small ones.
+    bool worth_streaming() const {
+        std::int64_t bytes = 0;
+        for (OpId op : region_.outputs) {
+            const TensorType& type = program_.graph->type({op, 0});
+            const Dim count = type.shape.num_elements();
+            if (!count.is_known()) return false;
+            bytes = std::max(bytes, count.value() * static_cast<std::int64_t>(size_of(type.dtype)));
+        }
+        return bytes > machine_.l3_bytes;
+    }
+
+    const Program& program_;
+    const Partition& partition_;
+    const Region& region_;
+    const StitchOptions& options_;
+    const Machine& machine_;
+    std::vector<RegionAccess> accesses_;
+    std::vector<Index> index_uses_;
+    std::vector<Axis> axes_;
+    std::vector<Index> region_vars_;
+};
+
+}  // namespace
+
+std::vector<RegionAccess> buffer_accesses(const Program& program, const Partition& partition, const Region& region) {
+    std::vector<RegionAccess> accesses;
+    for (const auto& [op, member] : region.members) {
+        for (const Request& request : partition.accesses[static_cast<std::size_t>(op)].requests) {
+            if (region.members.contains(request.tensor.op) || is_scalar_constant(*program.graph, request.tensor)) continue;
+            const Shape& shape = program.graph->type(request.tensor).shape;
+            accesses.push_back({request.tensor, row_major_offset(shape, over_region(request.at, member)), false});
+        }
+    }
+    for (OpId op : region.outputs) {
+        const Shape& shape = program.graph->type({op, 0}).shape;
+        accesses.push_back({{op, 0}, row_major_offset(shape, region.members.at(op).home), true});
+    }
+    return accesses;
+}
+
+Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
+                         const StitchOptions& options, const Machine& machine) {
+    return Scheduler(program, partition, region, options, machine).run();
+}
+
+std::string Schedule::str() const {
+    std::string text;
+    const auto add = [&text](const LoopSpec& loop) {
+        if (!text.empty()) text += " > ";
+        if (loop.parallel) text += "parallel ";
+        if (loop.vector) text += "vector ";
+        text += concat(loop.name, "(", loop.extent.str(), ")");
+        if (loop.unroll > 1) text += concat(" x", loop.unroll);
+    };
+    for (const LoopSpec& loop : outer) add(loop);
+    for (const LoopSpec& loop : rows) add(loop);
+    if (chunks > 0) text += concat(", reduction in ", chunks, " chunks");
+    if (streaming) text += ", streaming stores";
+    return text.empty() ? "once" : text;
+}
+
+}  // namespace topstitch::stitch
