@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "graph/suggest.h"
 
@@ -88,6 +89,13 @@ void check_input_count(const OpDef& def, std::size_t count) {
 
 void set_current_location(SourceLocation location) {
     current_location = std::move(location);
+}
+
+ScopedLocation::ScopedLocation(SourceLocation location)
+    : previous_(std::exchange(current_location, std::move(location))) {}
+
+ScopedLocation::~ScopedLocation() {
+    current_location = std::move(previous_);
 }
 
 std::vector<TensorType> infer_types(const OpDef& def, std::span<const TensorType> inputs,

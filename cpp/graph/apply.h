@@ -27,6 +27,18 @@ Tensor apply(std::string_view op, const std::vector<Tensor>& inputs, const Named
 // UserError unless `def` takes `count` inputs.
 void check_input_count(const OpDef& def, std::size_t count);
 
+// What set_current_location() sets, for the length of a block.
+class ScopedLocation {
+public:
+    explicit ScopedLocation(SourceLocation location);
+    ~ScopedLocation();
+    ScopedLocation(const ScopedLocation&) = delete;
+    ScopedLocation& operator=(const ScopedLocation&) = delete;
+
+private:
+    SourceLocation previous_;
+};
+
 // Attributes in schema order with fallbacks filled in; UserError for unknown, missing or ill-typed ones.
 std::vector<Attribute> complete_attributes(const OpDef& def, const NamedAttributes& given);
 

@@ -23,7 +23,7 @@ struct OpNode {
     std::vector<TensorRef> inputs;
     std::vector<Attribute> attributes;  // in the order of OpDef::attributes
     std::vector<TensorType> outputs;
-    std::vector<OpId> control;          // runs after these
+    std::vector<OpId> control;  // runs after these
     std::string name;
     SourceLocation location;
     std::shared_ptr<Variable> variable;  // of `variable` operations

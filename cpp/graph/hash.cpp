@@ -1,0 +1,76 @@
+// The structural hash: operations in creation order with their inputs, attributes and control dependencies.
+// Names and locations do not count. A variable counts by its type: its initial value is state, not structure.
+#include "graph/hash.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "graph/op_def.h"
+
+namespace topstitch {
+
+void add_attribute(Hash128& hash, const Attribute& value) {
+    hash.add(static_cast<std::uint64_t>(value.index()));
+    switch (kind_of(value)) {
+        case AttributeKind::none:
+            return;
+        case AttributeKind::boolean:
+            hash.add(static_cast<std::uint64_t>(std::get<bool>(value)));
+            return;
+        case AttributeKind::integer:
+            hash.add(static_cast<std::uint64_t>(std::get<std::int64_t>(value)));
+            return;
+        case AttributeKind::real:
+            hash.add(std::bit_cast<std::uint64_t>(std::get<double>(value)));
+            return;
+        case AttributeKind::string:
+            hash.add(std::string_view(std::get<std::string>(value)));
+            return;
+        case AttributeKind::dtype:
+            hash.add(static_cast<std::uint64_t>(std::get<DType>(value)));
+            return;
+        case AttributeKind::integers: {
+            const auto& integers = std::get<std::vector<std::int64_t>>(value);
+            hash.add(static_cast<std::uint64_t>(integers.size()));
+            for (const std::int64_t integer : integers) hash.add(static_cast<std::uint64_t>(integer));
+            return;
+        }
+        case AttributeKind::shape:
+            hash.add(std::string_view(std::get<Shape>(value).str()));
+            return;
+        case AttributeKind::array: {
+            const NDArray array = std::get<NDArray>(value).contiguous();
+            hash.add(static_cast<std::uint64_t>(array.dtype()));
+            hash.add(std::string_view(sizes_str(array.shape())));
+            hash.add_bytes(array.data(), array.bytes());
+            return;
+        }
+    }
+}
+
+void add_operation(Hash128& hash, const OpNode& node) {
+    hash.add(std::string_view(node.def->name));
+    hash.add(static_cast<std::uint64_t>(node.inputs.size()));
+    for (const TensorRef ref : node.inputs) {
+        hash.add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32) |
+                 static_cast<std::uint32_t>(ref.output));
+    }
+    if (node.variable != nullptr) {
+        hash.add(std::string_view(node.outputs.front().str()));
+    } else {
+        for (const Attribute& value : node.attributes) add_attribute(hash, value);
+    }
+    std::vector<OpId> control = node.control;
+    std::sort(control.begin(), control.end());
+    hash.add(static_cast<std::uint64_t>(control.size()));
+    for (const OpId id : control) hash.add(static_cast<std::uint64_t>(id));
+}
+
+std::string Graph::structural_hash() const {
+    Hash128 hash;
+    const std::size_t count = data_->size();
+    for (std::size_t id = 0; id < count; ++id) add_operation(hash, data_->find(static_cast<OpId>(id)));
+    return hash.hex();
+}
+
+}  // namespace topstitch

@@ -1,0 +1,190 @@
+// Reads the text that print.cpp writes, operation by operation through apply(), so that everything is checked again.
+// Errors give line and column; no text can do harm.
+#include <unordered_map>
+
+#include "graph/apply.h"
+#include "graph/suggest.h"
+#include "graph/text.h"
+#include "graph/text_reader.h"
+
+namespace topstitch {
+
+namespace {
+
+class Parser {
+public:
+    explicit Parser(std::string_view text) : reader_(text) {}
+
+    Graph parse() {
+        reader_.skip_empty_lines();
+        const TextReader::Place start = reader_.place();
+        if (!reader_.accept("topstitch graph")) {
+            TextReader::fail_at(start, "a graph begins with the line 'topstitch graph 1'");
+        }
+        const std::int64_t version = reader_.integer("the version of the format");
+        if (version != 1) reader_.fail(concat("format ", version, " is not known; this version of topstitch reads 1"));
+        end_line();
+        while (!reader_.at_end()) {
+            operation();
+            end_line();
+        }
+        return Graph(graph_);
+    }
+
+private:
+    void end_line() {
+        reader_.skip_blanks();
+        if (!reader_.at_line_end()) {
+            reader_.fail(concat("expected the end of the line, but found ", reader_.found()));
+        }
+        reader_.skip_empty_lines();
+    }
+
+    OpId operation_number() {
+        reader_.skip_blanks();
+        const TextReader::Place where = reader_.place();
+        reader_.expect("%");
+        const std::int64_t number = reader_.integer("the number of an operation");
+        const auto found = ids_.find(number);
+        if (found == ids_.end()) TextReader::fail_at(where, concat("%", number, " is not defined before this line"));
+        return found->second;
+    }
+
+    Tensor tensor() {
+        reader_.skip_blanks();
+        const TextReader::Place where = reader_.place();
+        const OpId id = operation_number();
+        const OpNode& node = graph_->op(id);
+        std::int64_t output = 0;
+        if (reader_.peek() == '.') {
+            reader_.expect(".");
+            output = reader_.integer("the position of a result");
+        }
+        if (output < 0 || static_cast<std::size_t>(output) >= node.outputs.size()) {
+            TextReader::fail_at(where, concat("result ", output, " of `", node.def->name, "` is used, but it has ",
+                                              node.outputs.size()));
+        }
+        return Tensor(graph_, {id, static_cast<std::int32_t>(output)});
+    }
+
+    const OpDef& op_def() {
+        reader_.skip_blanks();
+        const TextReader::Place where = reader_.place();
+        const std::string_view name = reader_.word("the name of an operation");
+        const OpDef* def = find_op(name);
+        if (def == nullptr) {
+            std::vector<std::string_view> names;
+            for (const OpDef& known : all_ops()) names.push_back(known.name);
+            TextReader::fail_at(where, concat("there is no operation '", name, "'", did_you_mean(name, names)));
+        }
+        return *def;
+    }
+
+    void arguments(const OpDef& def, std::vector<Tensor>& inputs, NamedAttributes& attributes) {
+        reader_.expect("(");
+        bool first = true;
+        while (!reader_.accept(")")) {
+            if (!first) reader_.expect(",");
+            first = false;
+            if (reader_.next_is('%')) {
+                if (!attributes.empty()) reader_.fail("inputs come before attributes");
+                inputs.push_back(tensor());
+                continue;
+            }
+            reader_.skip_blanks();
+            const TextReader::Place where = reader_.place();
+            const std::string name(reader_.word("an input (%...), an attribute or ')'"));
+            const int index = def.attribute_index(name);
+            if (index < 0) {
+                std::vector<std::string_view> names;
+                for (const AttrDef& attr : def.attributes) names.push_back(attr.name);
+                TextReader::fail_at(where, concat("`", def.name, "` has no attribute '", name, "'; its attributes are ",
+                                                  quoted_list(names), did_you_mean(name, names)));
+            }
+            reader_.expect("=");
+            attributes.emplace_back(name, reader_.attribute(def.attributes[static_cast<std::size_t>(index)].kind));
+        }
+    }
+
+    std::vector<OpId> control() {
+        std::vector<OpId> ids;
+        if (!reader_.accept("after")) return ids;
+        do { ids.push_back(operation_number()); } while (reader_.accept(","));
+        return ids;
+    }
+
+    // The types in the text must be possible; those inferred here count.
+    void types(const OpNode& node) {
+        if (!reader_.accept(":")) return;
+        for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+            if (k > 0) reader_.expect(",");
+            reader_.skip_blanks();
+            const TextReader::Place where = reader_.place();
+            const DType dtype = reader_.dtype();
+            const Shape shape = reader_.shape();
+            const TensorType& inferred = node.outputs[k];
+            bool agree = dtype == inferred.dtype;
+            if (agree && shape.has_rank() && inferred.shape.has_rank()) {
+                agree = shape.rank() == inferred.shape.rank();
+                for (int axis = 0; agree && axis < shape.rank(); ++axis) {
+                    agree = dims_agree(shape[axis], inferred.shape[axis]);
+                }
+            }
+            if (!agree) {
+                TextReader::fail_at(where, concat("the text says ", TensorType{dtype, shape}.str(), ", but result ", k,
+                                                  " of `", node.def->name, "` is ", inferred.str()));
+            }
+        }
+    }
+
+    void operation() {
+        reader_.skip_blanks();
+        const TextReader::Place start = reader_.place();
+        reader_.expect("%");
+        const std::int64_t number = reader_.integer("the number of the operation");
+        if (ids_.contains(number)) TextReader::fail_at(start, concat("%", number, " is defined twice"));
+        reader_.expect("=");
+        const OpDef& def = op_def();
+        std::vector<Tensor> inputs;
+        NamedAttributes attributes;
+        arguments(def, inputs, attributes);
+        const std::string name = reader_.next_is('"') ? reader_.string() : "";
+        const std::vector<OpId> after = control();
+
+        const SourceLocation here{"graph text", start.line};
+        const ScopedLocation location(here);
+        const ScopedDimAssumptions building(nullptr);
+        graph_->control_stack.assign(after.empty() ? 0 : 1, after);
+        ids_[number] = create(start, here, [&] { return apply_operation(graph_, def, inputs, attributes, name).id(); });
+        graph_->control_stack.clear();
+        types(graph_->op(ids_[number]));
+    }
+
+    // Errors of apply() with the line and column instead of the place of creation, which is the same.
+    template <typename Create>
+    static OpId create(TextReader::Place start, const SourceLocation& here, const Create& apply_it) {
+        const auto message = [&](const std::exception& error) {
+            std::string text = error.what();
+            const std::string created = concat(" (created at ", here.str(), ")");
+            if (text.ends_with(created)) text.resize(text.size() - created.size());
+            return concat("graph text, line ", start.line, ", column ", start.column, ": ", text);
+        };
+        try {
+            return apply_it();
+        } catch (const TypeError& error) { throw TypeError(message(error)); } catch (const UserError& error) {
+            throw UserError(message(error));
+        }
+    }
+
+    TextReader reader_;
+    std::shared_ptr<GraphData> graph_ = std::make_shared<GraphData>();
+    std::unordered_map<std::int64_t, OpId> ids_;
+};
+
+}  // namespace
+
+Graph Graph::parse(std::string_view text) {
+    return Parser(text).parse();
+}
+
+}  // namespace topstitch
