@@ -10,6 +10,11 @@ Tensor reduce(std::string_view op, const Tensor& x, const std::vector<std::int64
     return apply(op, {x}, {{"axes", axes}, {"keepdims", keepdims}});
 }
 
+// Unknown dims equal nothing, and unknown ranks count as different.
+bool surely_same_shape(const Tensor& a, const Tensor& b) {
+    return a.shape().has_rank() && b.shape().has_rank() && a.shape() == b.shape();
+}
+
 }  // namespace
 
 Tensor constant_like(double value, const Tensor& like) {
@@ -165,13 +170,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor broadcast_like(const Tensor& x, const Tensor& like) {
-    return binary("broadcast_like", x, like);
+    return surely_same_shape(x, like) ? x : binary("broadcast_like", x, like);
 }
 Tensor sum_like(const Tensor& x, const Tensor& like) {
-    return binary("sum_like", x, like);
+    return surely_same_shape(x, like) ? x : binary("sum_like", x, like);
 }
 Tensor reshape_like(const Tensor& x, const Tensor& like) {
-    return binary("reshape_like", x, like);
+    return surely_same_shape(x, like) ? x : binary("reshape_like", x, like);
 }
 
 }  // namespace topstitch::expr

@@ -8,18 +8,22 @@
 
 namespace topstitch::ops {
 
-std::vector<OpDef> builtin_ops();      // builtin.cpp: placeholder, constant, variable, read, assign, stop_gradient
-std::vector<OpDef> unary_ops();        // unary.cpp
-std::vector<OpDef> binary_ops();       // binary.cpp: arithmetic, comparison, logical, bitwise
-std::vector<OpDef> ternary_ops();      // ternary.cpp: where, clamp, fma
-std::vector<OpDef> conversion_ops();   // conversion.cpp: cast, reinterpret_cast, complex parts
-std::vector<OpDef> reduction_ops();    // reduction.cpp
-std::vector<OpDef> movement_ops();     // movement.cpp: reshape, transpose, broadcast, squeeze, ...
-std::vector<OpDef> slicing_ops();      // slicing.cpp: slice, concat, split, stack, pad, reverse, tile
-std::vector<OpDef> indexing_ops();     // indexing.cpp: coordinates, one_hot, gather_along_axis
-std::vector<OpDef> activation_ops();   // activation.cpp: relu ... softmax, log_softmax
-std::vector<OpDef> loss_ops();         // loss.cpp
-std::vector<OpDef> contraction_ops();  // contraction.cpp: matmul
-std::vector<OpDef> optimizer_ops();    // optimizer.cpp: sgd, adam
+std::vector<OpDef> builtin_ops();          // builtin.cpp: placeholder, constant, variable, read, assign, stop_gradient
+std::vector<OpDef> unary_ops();            // unary.cpp: arithmetic, rounding, signs, tests, bits
+std::vector<OpDef> unary_math_ops();       // unary_math.cpp: exp, log, sqrt, sin, erf, ...
+std::vector<OpDef> binary_ops();           // binary.cpp: sums, products, quotients, remainders, extremes
+std::vector<OpDef> binary_math_ops();      // binary_math.cpp: power, atan2, hypot, copysign, complex
+std::vector<OpDef> binary_logic_ops();     // binary_logic.cpp: comparison, logic, bits
+std::vector<OpDef> ternary_ops();          // ternary.cpp: where, clamp, fma
+std::vector<OpDef> conversion_ops();       // conversion.cpp: cast, complex parts, full_like
+std::vector<OpDef> conversion_bits_ops();  // conversion_bits.cpp: reinterpret_cast, planes of complex numbers
+std::vector<OpDef> reduction_ops();        // reduction.cpp
+std::vector<OpDef> movement_ops();         // movement.cpp: reshape, transpose, broadcast, squeeze, ...
+std::vector<OpDef> slicing_ops();          // slicing.cpp: slice, concat, split, stack, pad, reverse, tile
+std::vector<OpDef> indexing_ops();         // indexing.cpp: coordinates, one_hot, gather_along_axis
+std::vector<OpDef> activation_ops();       // activation.cpp: relu ... softmax, log_softmax
+std::vector<OpDef> loss_ops();             // loss.cpp
+std::vector<OpDef> contraction_ops();      // contraction.cpp: matmul
+std::vector<OpDef> optimizer_ops();        // optimizer.cpp: sgd, adam
 
 }  // namespace topstitch::ops

@@ -15,6 +15,17 @@ std::vector<OpDef> collect() {
         for (OpDef& def : family) all.push_back(std::move(def));
     };
     add(ops::builtin_ops());
+    add(ops::unary_ops());
+    add(ops::unary_math_ops());
+    add(ops::binary_ops());
+    add(ops::binary_math_ops());
+    add(ops::binary_logic_ops());
+    add(ops::ternary_ops());
+    add(ops::conversion_ops());
+    add(ops::conversion_bits_ops());
+    add(ops::activation_ops());
+    add(ops::loss_ops());
+    add(ops::optimizer_ops());
     return all;
 }
 
