@@ -125,11 +125,20 @@ std::size_t hash_of(const IndexTerm& term) {
     return mix(mix(seed, term.inner->hash()), hash_of(term.extent));
 }
 
-// A factor inside a product: sums are put in parentheses.
-std::string as_factor(const std::string& text) {
-    const bool sum = text.find(' ') != std::string::npos;
-    const bool wrapped = text.size() > 1 && text.front() == '(' && text.find(')') == text.size() - 1;
-    return sum && !wrapped ? "(" + text + ")" : text;
+// Is the text in one pair of parentheses?
+bool is_wrapped(const std::string& text) {
+    int depth = 0;
+    for (std::size_t k = 0; k < text.size(); ++k) {
+        if (text[k] == '(') ++depth;
+        if (text[k] == ')') --depth;
+        if (depth == 0) return k > 0 && k + 1 == text.size();
+    }
+    return false;
+}
+
+// Puts the text in parentheses if any of `operators` occurs in it.
+std::string wrap(const std::string& text, std::string_view operators) {
+    return text.find_first_of(operators) != std::string::npos && !is_wrapped(text) ? "(" + text + ")" : text;
 }
 
 std::string term_text(const IndexTerm& term, const IndexNames& names) {
@@ -143,7 +152,7 @@ std::string term_text(const IndexTerm& term, const IndexNames& names) {
             break;
     }
     const char* sign = term.kind == IndexTerm::Kind::floor_div ? " // " : " % ";
-    return "(" + as_factor(term.inner->str(names)) + sign + as_factor(names.dim(term.extent)) + ")";
+    return "(" + wrap(term.inner->str(names), " *-") + sign + wrap(names.dim(term.extent), " *") + ")";
 }
 
 // Appends "+ text" or "- text" to a sum.
@@ -345,7 +354,7 @@ std::string Index::str(const IndexNames& names) const {
             append(sum, negative, term);
         } else {
             const std::string factor = names.dim(part.coefficient);
-            append(sum, negative, as_factor(negative ? factor.substr(1) : factor) + "*" + term);
+            append(sum, negative, wrap(negative ? factor.substr(1) : factor, " ") + "*" + term);
         }
     }
     if (!constant_first) append_constant(sum, constant_, names);

@@ -62,31 +62,38 @@ struct IndexSimplifier {
         return Index::single(term);
     }
 
+    struct SizeDivision {
+        Dim quotient;
+        Dim rest;
+    };
+
+    // Sizes divide as polynomials. A rest that is no number (n - 1, or -1 % n) would only get in the way.
+    static SizeDivision divide_sizes(const Dim& size, const Dim& divisor) {
+        if (Dim exact = exact_div(size, divisor); !exact.is_unknown()) return {exact, 0};
+        const Dim rest = topstitch::mod(size, divisor);
+        return rest.is_known() ? SizeDivision{topstitch::floor_div(size, divisor), rest} : SizeDivision{0, size};
+    }
+
     // Takes out whatever the divisor divides, term by term.
     static Division divide(const Index& index, const Dim& divisor) {
         Division result;
-        const Dim& constant = index.constant_;
-        if (Dim exact = exact_div(constant, divisor); !exact.is_unknown()) {
-            result.quotient.constant_ = exact;
-        } else if (constant.is_known() && divisor.is_known()) {
-            result.quotient.constant_ = floor_div(constant, divisor);
-            result.rest.constant_ = mod(constant, divisor);
-        } else {
-            result.rest.constant_ = constant;
-        }
+        const SizeDivision constant = divide_sizes(index.constant_, divisor);
+        result.quotient.constant_ = constant.quotient;
+        result.rest.constant_ = constant.rest;
         for (const Index::Part& part : index.parts_) {
-            const Dim& c = part.coefficient;
-            if (Dim exact = exact_div(c, divisor); !exact.is_unknown()) {
-                result.quotient.add(exact, part.term);
-            } else if (c.is_known() && divisor.is_known()) {
-                // Rounded toward zero, so that a falling index keeps its small coefficient.
-                result.quotient.add(c.value() / divisor.value(), part.term);
-                result.rest.add(c.value() % divisor.value(), part.term);
-            } else {
-                result.rest.add(c, part.term);
-            }
+            const SizeDivision c = divide_coefficient(part.coefficient, divisor);
+            result.quotient.add(c.quotient, part.term);
+            result.rest.add(c.rest, part.term);
         }
         return result;
+    }
+
+    static SizeDivision divide_coefficient(const Dim& c, const Dim& divisor) {
+        if (c.is_known() && divisor.is_known()) {
+            // Rounded toward zero, so that a falling index keeps its small coefficient.
+            return {c.value() / divisor.value(), c.value() % divisor.value()};
+        }
+        return divide_sizes(c, divisor);
     }
 
     static std::optional<Factored> factor_by(const Index& index, const Dim& factor, const Dim& divisor) {
@@ -144,6 +151,9 @@ struct IndexSimplifier {
         if (auto factored = factor_out(rest, divisor)) {
             return remainder_of(factored->high, factored->divisor) * factored->factor + factored->low;
         }
+        // A quotient may be known where the bounds of the dividend say nothing.
+        const Index quotient = quotient_of_rest(rest, divisor);
+        if (quotient.is_constant()) return rest - quotient * divisor;
         return term(IndexTerm::Kind::mod, rest, divisor);
     }
 
@@ -178,7 +188,8 @@ struct IndexSimplifier {
         return std::nullopt;
     }
 
-    // The part is c * (e % d). With c*d*(e // d) it makes c*e, with c*d*((e // d) % k) it makes c*(e % (d*k)).
+    // The part is c * (e % d). With c*d*(e // d) it makes c*e. With c*d*(f % k) it makes c*((d*f + e % d) % (d*k)),
+    // which is worth it when d*f + e % d merges, as with f = e // d.
     static std::optional<Index> merged_at_remainder(const Index& sum, const Index::Part& part) {
         const Index& dividend = *part.term.inner;
         const Dim& divisor = part.term.extent;
@@ -191,11 +202,12 @@ struct IndexSimplifier {
         }
         for (const Index::Part& other : sum.parts_) {
             if (other.term.kind != IndexTerm::Kind::mod || !(other.coefficient == scale)) continue;
-            if (!(*other.term.inner == quotient)) continue;
+            const Index whole = *other.term.inner * divisor + Index::single(part.term);
+            if (contains(whole, Index::single(part.term))) continue;
             Index rest = sum;
             rest.add(0 - part.coefficient, part.term);
             rest.add(0 - other.coefficient, other.term);
-            return rest + remainder_of(dividend, divisor * other.term.extent) * part.coefficient;
+            return rest + remainder_of(whole, divisor * other.term.extent) * part.coefficient;
         }
         return std::nullopt;
     }
