@@ -1,0 +1,77 @@
+// The CPU behind the device interface: kernels from the JIT, launches on the thread pool.
+// See runtime/device.h.
+#include "cpu/jit.h"
+#include "cpu/thread_pool.h"
+#include "runtime/device.h"
+#include "topstitch/error.h"
+
+namespace topstitch {
+
+namespace {
+
+class CpuKernel : public DeviceKernel {
+public:
+    CpuKernel(std::shared_ptr<const cpu::CompiledKernel> compiled, const loopir::Kernel& kernel)
+        : compiled_(std::move(compiled)), function_(compiled_->function()), granularity_(compiled_->granularity()),
+          loop_ir_(loopir::print(kernel)) {}
+
+    void launch(void* const* buffers, const std::int64_t* sizes, const LaunchShape& shape) const override {
+        const auto piece = [&](int thread) { return static_cast<std::byte*>(shape.scratch) + thread * shape.scratch_stride; };
+        if (shape.threads <= 1) {
+            function_(buffers, sizes, piece(0), 0, shape.parallel_extent);
+            return;
+        }
+        cpu::parallel_for(shape.parallel_extent, granularity_, shape.threads,
+                          [&](int thread, std::int64_t begin, std::int64_t end) {
+                              function_(buffers, sizes, piece(thread), begin, end);
+                          });
+    }
+    std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override { return compiled_->scratch_bytes(sizes); }
+    std::string source(const std::string& kind) const override {
+        if (kind == "loopir") return loop_ir_;
+        if (kind == "llvm") return compiled_->llvm_ir();
+        if (kind == "asm") return compiled_->assembly();
+        throw UserError(concat("[source] the CPU has \"loopir\", \"llvm\" and \"asm\", not \"", kind, "\""));
+    }
+
+private:
+    std::shared_ptr<const cpu::CompiledKernel> compiled_;
+    cpu::KernelFunction function_;
+    std::int64_t granularity_;
+    std::string loop_ir_;
+};
+
+class CpuDevice : public Device {
+public:
+    std::string name() const override { return "cpu"; }
+    stitch::Machine machine() const override {
+        const cpu::TargetInfo& target = cpu::host_target();
+        stitch::Machine machine;
+        machine.vector_bytes = target.vector_bytes;
+        machine.vector_registers = target.vector_registers;
+        machine.threads = cpu::num_threads();
+        machine.l2_bytes = target.l2_bytes;
+        machine.l3_bytes = target.l3_bytes;
+        return machine;
+    }
+    Compiled compile(std::span<const loopir::Kernel> kernels) override {
+        const std::int64_t before = cpu::kernel_cache_stats().misses;
+        const auto compiled = cpu::compile(kernels, cpu::host_target());
+        Compiled result;
+        for (std::size_t k = 0; k < kernels.size(); ++k) {
+            result.kernels.push_back(std::make_shared<const CpuKernel>(compiled[k], kernels[k]));
+        }
+        result.newly_compiled = static_cast<int>(cpu::kernel_cache_stats().misses - before);
+        return result;
+    }
+    int max_threads() const override { return cpu::num_threads(); }
+};
+
+}  // namespace
+
+Device& cpu_device() {
+    static CpuDevice device;
+    return device;
+}
+
+}  // namespace topstitch

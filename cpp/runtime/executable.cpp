@@ -1,0 +1,195 @@
+// The public face of compiling and running: checks what the user passed, finds the executable, runs it.
+// See executable.h.
+#include "topstitch/executable.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/executable_impl.h"
+
+namespace topstitch {
+
+namespace {
+
+ExecutableCache& cache_of(GraphData& graph) {
+    const std::lock_guard lock(graph.mutex);
+    if (graph.executables == nullptr) graph.executables = std::make_shared<ExecutableCache>();
+    return *static_cast<ExecutableCache*>(graph.executables.get());
+}
+
+std::string describe(const Tensor& tensor) {
+    return tensor.name().empty() ? std::string(tensor.operation().op()) : concat(tensor.operation().op(), " '", tensor.name(), "'");
+}
+
+void check_feed(const Graph& graph, const Tensor& feed) {
+    if (!feed) throw UserError("[run] a feed's key is no tensor");
+    if (!(feed.graph() == graph)) throw UserError(concat("[run] the feed for ", describe(feed), " belongs to another graph"));
+    if (feed.operation().op() != "placeholder") {
+        throw UserError(concat("[run] only placeholders can be fed, not the result of ", describe(feed),
+                               feed.operation().location().known() ? " (created at " + feed.operation().location().str() + ")" : ""));
+    }
+}
+
+void check_wanted(const Graph& graph, const std::vector<Tensor>& targets, const std::vector<Operation>& operations) {
+    if (targets.empty() && operations.empty()) throw UserError("[run] nothing to do: give targets, operations or both");
+    for (const Tensor& target : targets) {
+        if (!target) throw UserError("[run] a target is no tensor");
+        if (!(target.graph() == graph)) throw UserError(concat("[run] target ", describe(target), " belongs to another graph"));
+    }
+    for (const Operation& operation : operations) {
+        if (!operation) throw UserError("[run] a target operation is no operation");
+        if (!(operation.graph() == graph)) throw UserError(concat("[run] operation ", operation.op(), " belongs to another graph"));
+    }
+}
+
+std::vector<TensorRef> refs_of(const std::vector<Tensor>& tensors) {
+    std::vector<TensorRef> refs;
+    for (const Tensor& tensor : tensors) refs.push_back(tensor.ref());
+    return refs;
+}
+
+std::vector<std::int32_t> key_of(const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
+                                 const std::vector<Operation>& operations, const CompileOptions& options) {
+    std::vector<std::int32_t> key{options.stitch ? 1 : 0, options.threads, static_cast<std::int32_t>(feeds.size()),
+                                  static_cast<std::int32_t>(targets.size())};
+    for (const Tensor& feed : feeds) key.push_back(feed.ref().op);
+    for (const Tensor& target : targets) {
+        key.push_back(target.ref().op);
+        key.push_back(target.ref().output);
+    }
+    for (const Operation& operation : operations) key.push_back(operation.id());
+    return key;
+}
+
+Signature make_signature(const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
+                         const std::vector<Operation>& operations, const CompileOptions& options) {
+    Signature signature;
+    signature.feeds = refs_of(feeds);
+    for (const Tensor& feed : feeds) {
+        signature.feed_types.push_back(feed.type());
+        signature.feed_names.push_back(feed.name());
+    }
+    signature.targets = refs_of(targets);
+    for (const Operation& operation : operations) signature.operations.push_back(operation.id());
+    signature.options = options;
+    return signature;
+}
+
+// Sizes that stand for dynamic dims when there are no arrays to look at: the same for the same axis, so that
+// batch dims of several feeds count as equal, and another for each name.
+class StandInSizes {
+public:
+    std::int64_t of(const Dim& dim, int axis) {
+        if (dim.is_known()) return dim.value();
+        const std::string key = dim.is_symbol() ? concat('n', dim.symbol_name()) : concat('a', axis);
+        const auto at = std::find(keys_.begin(), keys_.end(), key);
+        const auto number = at - keys_.begin();
+        if (at == keys_.end()) keys_.push_back(key);
+        return 1009 + 14 * static_cast<std::int64_t>(number);
+    }
+
+private:
+    std::vector<std::string> keys_;
+};
+
+void check_narrower(const Tensor& feed, const ShapedType& type) {
+    const TensorType& declared = feed.type();
+    const TensorType given{type.dtype, type.shape};
+    bool fits = type.dtype == declared.dtype && type.shape.has_rank() &&
+                (!declared.shape.has_rank() || declared.shape.rank() == type.shape.rank());
+    for (int axis = 0; fits && declared.shape.has_rank() && axis < type.shape.rank(); ++axis) {
+        fits = !declared.shape[axis].is_known() || type.shape[axis] == declared.shape[axis];
+    }
+    if (!fits) {
+        throw UserError(concat("[compile] ", describe(feed), " is declared as ", declared.str(), ", and cannot be compiled for ", given.str()));
+    }
+}
+
+}  // namespace
+
+std::vector<Tensor> Executable::feeds() const {
+    std::vector<Tensor> tensors;
+    for (TensorRef ref : impl_->signature().feeds) tensors.emplace_back(graph_, ref);
+    return tensors;
+}
+
+std::vector<Tensor> Executable::targets() const {
+    std::vector<Tensor> tensors;
+    for (TensorRef ref : impl_->signature().targets) tensors.emplace_back(graph_, ref);
+    return tensors;
+}
+
+Graph Executable::graph() const { return Graph(graph_); }
+
+std::vector<NDArray> Executable::run(std::span<const NDArray> inputs, std::span<const NDArray> results) const {
+    return impl_->run(*graph_, inputs, results);
+}
+
+int Executable::variants() const { return impl_->variants(); }
+
+Report Executable::report() const {
+    const std::shared_ptr<const Variant> variant = impl_->latest();
+    if (variant == nullptr) throw UserError("[report] the executable has not been compiled yet: run it, or use Graph.compile");
+    return variant->report();
+}
+
+std::string Executable::source(const std::string& kind) const {
+    const std::shared_ptr<const Variant> variant = impl_->latest();
+    if (variant == nullptr) throw UserError("[source] the executable has not been compiled yet: run it, or use Graph.compile");
+    return variant->source(kind);
+}
+
+Executable find_executable(const Graph& graph, const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
+                           const std::vector<Operation>& operations, const CompileOptions& options) {
+    std::shared_ptr<ExecutableImpl> impl =
+        cache_of(*graph.data()).find_or_add(key_of(feeds, targets, operations, options), [&] {
+            std::set<Tensor, bool (*)(const Tensor&, const Tensor&)> seen(
+                [](const Tensor& a, const Tensor& b) { return a.ref() < b.ref(); });
+            for (const Tensor& feed : feeds) {
+                check_feed(graph, feed);
+                if (!seen.insert(feed).second) throw UserError(concat("[run] ", describe(feed), " is fed twice"));
+            }
+            check_wanted(graph, targets, operations);
+            return make_signature(feeds, targets, operations, options);
+        });
+    return Executable(graph.data(), std::move(impl));
+}
+
+Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector<Tensor>& targets,
+                   const std::vector<Operation>& operations, const CompileOptions& options) {
+    std::vector<Tensor> tensors;
+    for (const auto& [feed, type] : feeds) {
+        check_feed(graph, feed);
+        check_narrower(feed, type);
+        tensors.push_back(feed);
+    }
+    check_wanted(graph, targets, operations);
+    Signature signature = make_signature(tensors, targets, operations, options);
+    StandInSizes stand_in;
+    std::vector<Sizes> shapes;
+    for (std::size_t k = 0; k < feeds.size(); ++k) {
+        signature.feed_types[k] = {feeds[k].second.dtype, feeds[k].second.shape};
+        Sizes shape;
+        for (int axis = 0; axis < feeds[k].second.shape.rank(); ++axis) shape.push_back(stand_in.of(feeds[k].second.shape[axis], axis));
+        shapes.push_back(std::move(shape));
+    }
+    auto impl = std::make_shared<ExecutableImpl>(std::move(signature));
+    std::vector<const Sizes*> pointers;
+    for (const Sizes& shape : shapes) pointers.push_back(&shape);
+    std::vector<std::int64_t> symbols;
+    impl->variant_for(*graph.data(), pointers, symbols);
+    return Executable(graph.data(), std::move(impl));
+}
+
+std::vector<NDArray> run(const Graph& graph, const Feeds& feeds, const std::vector<Tensor>& targets,
+                         const std::vector<Operation>& operations, const CompileOptions& options) {
+    std::vector<Tensor> tensors;
+    std::vector<NDArray> arrays;
+    for (const auto& [feed, array] : feeds) {
+        tensors.push_back(feed);
+        arrays.push_back(array);
+    }
+    return find_executable(graph, tensors, targets, operations, options).run(arrays);
+}
+
+}  // namespace topstitch

@@ -1,0 +1,300 @@
+// Compiles a Program into a Variant and runs it.
+// A run validates, reserves all memory, and only then starts the first kernel: it happens or changes nothing.
+#include "runtime/variant.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include "passes/passes.h"
+
+namespace topstitch {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+// Below this much work (in additions) for each thread, waking it costs more than it saves.
+constexpr std::int64_t work_per_thread = 1 << 15;
+constexpr std::size_t max_idle_contexts = 16;
+
+std::size_t align(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Offsets in one arena for buffers that live at different times: first fit over those that overlap in time.
+class ArenaLayout {
+public:
+    std::size_t place(std::size_t bytes, int first, int last) {
+        bytes = align(std::max<std::size_t>(bytes, 1));
+        std::vector<std::pair<std::size_t, std::size_t>> taken;
+        for (const Block& block : blocks_) {
+            if (block.last >= first && block.first <= last) taken.emplace_back(block.offset, block.offset + block.bytes);
+        }
+        std::sort(taken.begin(), taken.end());
+        std::size_t offset = 0;
+        for (const auto& [begin, end] : taken) {
+            if (offset + bytes <= begin) break;
+            offset = std::max(offset, end);
+        }
+        blocks_.push_back({offset, bytes, first, last});
+        total_ = std::max(total_, offset + bytes);
+        return offset;
+    }
+    std::size_t total() const { return total_; }
+
+private:
+    struct Block {
+        std::size_t offset, bytes;
+        int first, last;
+    };
+    std::vector<Block> blocks_;
+    std::size_t total_ = 0;
+};
+
+}  // namespace
+
+Variant::Variant(const SpecializeRequest& request, const CompileOptions& options, Device& device) {
+    const auto start = std::chrono::steady_clock::now();
+    {
+        const std::lock_guard lock(request.graph->mutex);  // another thread may be adding operations
+        program_ = specialize(request);
+    }
+    std::vector<DimEquality> assumed = program_.assumptions;
+    HintedAssumptions assumptions(request.hints, assumed);
+    {
+        const ScopedDimAssumptions scope(&assumptions);
+        program_ = canonicalize(program_);
+    }
+    program_.assumptions = std::move(assumed);
+    stitch::StitchOptions stitch_options;
+    stitch_options.stitch = options.stitch;
+    stitch_options.estimate = [&assumptions](const Dim& dim) { return assumptions.hint(dim); };
+    stitch::Machine machine = device.machine();
+    if (options.threads > 0) machine.threads = std::min(machine.threads, options.threads);
+    plan_ = stitch::make_plan(program_, stitch_options, machine);
+    report_.stitch_milliseconds = milliseconds_since(start);
+
+    Device::Compiled compiled = device.compile(plan_.kernels);
+    kernels_ = std::move(compiled.kernels);
+    report_.kernels = static_cast<int>(kernels_.size());
+    report_.kernels_compiled = compiled.newly_compiled;
+    max_threads_ = options.threads > 0 ? options.threads : 0;
+
+    for (const auto& [name, value] : request.hints) symbol_names_.push_back(name);
+    for (const stitch::PlanStep& step : plan_.steps) {
+        Step made;
+        made.kernel = kernels_[static_cast<std::size_t>(step.kernel)].get();
+        made.buffers = step.buffers;
+        for (const Dim& size : step.sizes) made.sizes.push_back(dim_slot(size));
+        made.parallel_extent = dim_slot(step.parallel_extent);
+        made.work = dim_slot(step.work);
+        steps_.push_back(std::move(made));
+    }
+    for (const stitch::PlanBuffer& buffer : plan_.buffers) buffer_elements_.push_back(dim_slot(buffer.elements));
+    for (const TensorType& type : plan_.results) {
+        std::vector<int> slots;
+        for (const Dim& dim : type.shape.dims()) slots.push_back(dim_slot(dim));
+        result_dims_.push_back(std::move(slots));
+    }
+    for (std::size_t s = 0; s < program_.states.size(); ++s) locked_states_.push_back(s);
+    std::sort(locked_states_.begin(), locked_states_.end(), [this](std::size_t a, std::size_t b) {
+        return std::less<>()(program_.states[a].variable.get(), program_.states[b].variable.get());
+    });
+
+    Context context;
+    std::vector<std::int64_t> symbols;
+    for (const auto& [name, value] : request.hints) symbols.push_back(value);
+    prepare(context, symbols);
+    for (const stitch::RegionReport& region : plan_.regions) {
+        Report::Region entry;
+        entry.name = region.name;
+        entry.operations = region.operations;
+        entry.schedule = region.schedule;
+        entry.kept = region.kept;
+        entry.in_place = region.in_place;
+        entry.bytes_read = assumptions.hint(region.bytes_read);
+        entry.bytes_written = assumptions.hint(region.bytes_written);
+        entry.bytes_saved = assumptions.hint(region.bytes_saved);
+        report_.regions.push_back(std::move(entry));
+    }
+    report_.kept_apart = plan_.refusals;
+    report_.arena_bytes = context.arena == nullptr ? 0 : static_cast<std::int64_t>(context.arena->bytes());
+    contexts_.push_back(std::make_unique<Context>(std::move(context)));
+    report_.compile_milliseconds = milliseconds_since(start);
+}
+
+int Variant::dim_slot(const Dim& dim) {
+    const auto [at, fresh] = dim_slots_.emplace(dim.str(), static_cast<int>(dims_.size()));
+    if (fresh) dims_.push_back(dim);
+    return at->second;
+}
+
+bool Variant::accepts(std::span<const std::int64_t> symbols) const {
+    const auto lookup = [&](std::string_view name) {
+        const auto at = std::find(symbol_names_.begin(), symbol_names_.end(), name);
+        internal_check(at != symbol_names_.end(), "an assumption names an unknown symbol");
+        return symbols[static_cast<std::size_t>(at - symbol_names_.begin())];
+    };
+    return std::all_of(program_.assumptions.begin(), program_.assumptions.end(), [&](const DimEquality& equality) {
+        return equality.a.evaluate(lookup) == equality.b.evaluate(lookup);
+    });
+}
+
+void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) const {
+    if (context.ready && std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end())) return;
+    context.ready = false;
+    context.symbols.assign(symbols.begin(), symbols.end());
+    const auto lookup = [&](std::string_view name) {
+        const auto at = std::find(symbol_names_.begin(), symbol_names_.end(), name);
+        internal_check(at != symbol_names_.end(), "a size names an unknown symbol");
+        return symbols[static_cast<std::size_t>(at - symbol_names_.begin())];
+    };
+    context.dims.clear();
+    for (const Dim& dim : dims_) context.dims.push_back(dim.is_known() ? dim.value() : dim.evaluate(lookup));
+
+    context.result_shapes.clear();
+    for (const std::vector<int>& slots : result_dims_) {
+        Sizes shape;
+        for (int slot : slots) shape.push_back(context.dims[static_cast<std::size_t>(slot)]);
+        num_elements(shape);  // UserError when it cannot be addressed
+        context.result_shapes.push_back(std::move(shape));
+    }
+
+    ArenaLayout layout;
+    context.arena_offsets.assign(plan_.buffers.size(), 0);
+    for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
+        const stitch::PlanBuffer& buffer = plan_.buffers[k];
+        if (buffer.kind != stitch::PlanBuffer::Kind::arena) continue;
+        const std::int64_t elements = context.dims[static_cast<std::size_t>(buffer_elements_[k])];
+        std::int64_t bytes = 0;
+        if (__builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(buffer.dtype)), &bytes)) {
+            throw MemoryError(concat("[run] an intermediate result of ", elements, " elements cannot be held in memory"));
+        }
+        context.arena_offsets[k] = layout.place(static_cast<std::size_t>(bytes), buffer.first_use, buffer.last_use);
+    }
+    const int limit = max_threads_ > 0 ? std::min(max_threads_, cpu_device().max_threads()) : cpu_device().max_threads();
+    int most_threads = 1;
+    std::int64_t scratch = 0;
+    context.threads.clear();
+    std::vector<std::int64_t> sizes;
+    for (const Step& step : steps_) {
+        const std::int64_t work = context.dims[static_cast<std::size_t>(step.work)];
+        const auto threads = static_cast<int>(std::clamp<std::int64_t>(work / work_per_thread, 1, limit));
+        context.threads.push_back(threads);
+        most_threads = std::max(most_threads, threads);
+        sizes.clear();
+        for (int slot : step.sizes) sizes.push_back(context.dims[static_cast<std::size_t>(slot)]);
+        scratch = std::max(scratch, step.kernel->scratch_bytes(sizes));
+    }
+    context.scratch_stride = static_cast<std::int64_t>(align(static_cast<std::size_t>(scratch)));
+    context.scratch_offset = layout.total();
+    const std::size_t total = layout.total() + static_cast<std::size_t>(context.scratch_stride) * static_cast<std::size_t>(most_threads);
+    if (context.arena == nullptr || context.arena->bytes() < total) {
+        context.arena.reset();
+        if (total > 0) context.arena = Buffer::allocate(total);
+    }
+    context.pointers.assign(plan_.buffers.size(), nullptr);
+    for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
+        const stitch::PlanBuffer& buffer = plan_.buffers[k];
+        if (buffer.kind == stitch::PlanBuffer::Kind::arena) {
+            context.pointers[k] = static_cast<std::byte*>(context.arena->data()) + context.arena_offsets[k];
+        } else if (buffer.kind == stitch::PlanBuffer::Kind::constant) {
+            context.pointers[k] = plan_.constants[static_cast<std::size_t>(buffer.index)].data();
+        }
+    }
+    context.ready = true;
+}
+
+std::unique_ptr<Variant::Context> Variant::take_context() const {
+    const std::lock_guard lock(mutex_);
+    if (contexts_.empty()) return std::make_unique<Context>();
+    std::unique_ptr<Context> context = std::move(contexts_.back());
+    contexts_.pop_back();
+    return context;
+}
+
+void Variant::give_back(std::unique_ptr<Context> context) const {
+    const std::lock_guard lock(mutex_);
+    if (contexts_.size() < max_idle_contexts) contexts_.push_back(std::move(context));
+}
+
+std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<const std::int64_t> symbols,
+                                  std::span<const NDArray> results) const {
+    std::unique_ptr<Context> context = take_context();
+    prepare(*context, symbols);
+
+    std::vector<NDArray> outputs;
+    outputs.reserve(plan_.results.size());
+    for (std::size_t k = 0; k < plan_.results.size(); ++k) {
+        if (results.empty()) {
+            outputs.emplace_back(plan_.results[k].dtype, context->result_shapes[k]);
+            continue;
+        }
+        const NDArray& given = results[k];
+        if (given.dtype() != plan_.results[k].dtype || given.shape() != context->result_shapes[k]) {
+            throw UserError(concat("[run] result ", k, " is ", plan_.results[k].str(), " with shape ",
+                                   sizes_str(context->result_shapes[k]), ", but the given array is ", name_of(given.dtype()),
+                                   sizes_str(given.shape())));
+        }
+        if (!given.is_contiguous() || given.readonly()) {
+            throw UserError(concat("[run] the array given for result ", k, " must be writable and contiguous"));
+        }
+        outputs.push_back(given);
+    }
+
+    // Variables are locked in the order of their addresses, so that runs that share them cannot deadlock.
+    std::vector<std::unique_lock<std::mutex>> locks;
+    locks.reserve(locked_states_.size());
+    for (std::size_t s : locked_states_) locks.emplace_back(program_.states[s].variable->mutex);
+
+    for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
+        const stitch::PlanBuffer& buffer = plan_.buffers[k];
+        const auto index = static_cast<std::size_t>(buffer.index);
+        switch (buffer.kind) {
+            case stitch::PlanBuffer::Kind::feed: context->pointers[k] = inputs[index].data(); break;
+            case stitch::PlanBuffer::Kind::variable: context->pointers[k] = program_.states[index].variable->value.data(); break;
+            case stitch::PlanBuffer::Kind::result: context->pointers[k] = outputs[index].data(); break;
+            case stitch::PlanBuffer::Kind::constant:
+            case stitch::PlanBuffer::Kind::arena: break;
+        }
+    }
+    LaunchShape launch;
+    launch.scratch_stride = context->scratch_stride;
+    if (context->arena != nullptr) launch.scratch = static_cast<std::byte*>(context->arena->data()) + context->scratch_offset;
+    std::vector<std::int64_t> sizes;
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        context->arguments.clear();
+        for (int id : step.buffers) context->arguments.push_back(context->pointers[static_cast<std::size_t>(id)]);
+        sizes.clear();
+        for (int slot : step.sizes) sizes.push_back(context->dims[static_cast<std::size_t>(slot)]);
+        launch.parallel_extent = context->dims[static_cast<std::size_t>(step.parallel_extent)];
+        launch.threads = context->threads[s];
+        step.kernel->launch(context->arguments.data(), sizes.data(), launch);
+    }
+    for (const stitch::PlanCopy& copy : plan_.copies) {
+        const auto from = static_cast<std::size_t>(copy.from);
+        const auto bytes = static_cast<std::size_t>(context->dims[static_cast<std::size_t>(buffer_elements_[from])]) *
+                           size_of(plan_.buffers[from].dtype);
+        if (bytes > 0) std::memcpy(context->pointers[static_cast<std::size_t>(copy.to)], context->pointers[from], bytes);
+    }
+    locks.clear();
+    give_back(std::move(context));
+    return outputs;
+}
+
+Report Variant::report() const { return report_; }
+
+std::string Variant::source(const std::string& kind) const {
+    std::string text;
+    for (const auto& kernel : kernels_) {
+        if (!text.empty()) text += "\n";
+        text += kernel->source(kind);
+    }
+    return text;
+}
+
+}  // namespace topstitch
