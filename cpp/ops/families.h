@@ -17,13 +17,17 @@ std::vector<OpDef> binary_logic_ops();     // binary_logic.cpp: comparison, logi
 std::vector<OpDef> ternary_ops();          // ternary.cpp: where, clamp, fma
 std::vector<OpDef> conversion_ops();       // conversion.cpp: cast, complex parts, full_like
 std::vector<OpDef> conversion_bits_ops();  // conversion_bits.cpp: reinterpret_cast, planes of complex numbers
-std::vector<OpDef> reduction_ops();        // reduction.cpp
-std::vector<OpDef> movement_ops();         // movement.cpp: reshape, transpose, broadcast, squeeze, ...
-std::vector<OpDef> slicing_ops();          // slicing.cpp: slice, concat, split, stack, pad, reverse, tile
-std::vector<OpDef> indexing_ops();         // indexing.cpp: coordinates, one_hot, gather_along_axis
-std::vector<OpDef> activation_ops();       // activation.cpp: relu ... softmax, log_softmax
-std::vector<OpDef> loss_ops();             // loss.cpp
-std::vector<OpDef> contraction_ops();      // contraction.cpp: matmul
-std::vector<OpDef> optimizer_ops();        // optimizer.cpp: sgd, adam
+std::vector<OpDef> reduction_ops();        // reduction.cpp: sum, product, max, min, all, any, argmax, argmin
+std::vector<OpDef> composite_reduction_ops();  // reduction_composite.cpp: mean, variance, logsumexp, norms
+std::vector<OpDef> movement_ops();             // movement.cpp: reshape, transpose, squeeze, reverse, ...
+std::vector<OpDef> like_ops();                 // like.cpp: broadcast_to, and shapes taken from other tensors
+std::vector<OpDef> slicing_ops();              // slicing.cpp: slice, slice_update
+std::vector<OpDef> joining_ops();              // slicing_join.cpp: concat, stack, split, tile
+std::vector<OpDef> padding_ops();              // padding.cpp: pad
+std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one_hot, gather_along_axis, band_part
+std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax
+std::vector<OpDef> loss_ops();                 // loss.cpp
+std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul
+std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam
 
 }  // namespace topstitch::ops

@@ -26,6 +26,15 @@ std::vector<OpDef> collect() {
     add(ops::activation_ops());
     add(ops::loss_ops());
     add(ops::optimizer_ops());
+    add(ops::reduction_ops());
+    add(ops::composite_reduction_ops());
+    add(ops::movement_ops());
+    add(ops::like_ops());
+    add(ops::slicing_ops());
+    add(ops::joining_ops());
+    add(ops::padding_ops());
+    add(ops::indexing_ops());
+    add(ops::contraction_ops());
     return all;
 }
 

@@ -10,8 +10,8 @@
 namespace topstitch {
 
 // The gradient of `primary` with respect to each of `tensors`, which may be placeholders, variables or
-// intermediate results. `seed` weighs the elements of `primary`, and has its dtype and shape; without one all weigh 1, so
-// that the gradient is that of the sum. A tensor that `primary` does not depend on gets zeros.
+// intermediate results. `seed` weighs the elements of `primary`, and has its dtype and shape; without one all weigh 1,
+// so that the gradient is that of the sum. A tensor that `primary` does not depend on gets zeros.
 //
 // TypeError when `primary` or one of `tensors` is not floating-point; UserError, with the path of operations, when
 // an operation on the way has no gradient; UnsupportedError for complex tensors.

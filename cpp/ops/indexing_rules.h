@@ -1,0 +1,38 @@
+// Index arithmetic that several families share: reshaping an index, and predicates about where an index lies.
+// A predicate that is certain to hold is no_value, so that whole views need no guard.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/op_def.h"
+
+namespace topstitch::ops {
+
+// The index into `from` of the element that lies at `at` in `to`, both row-major views of the same elements.
+Indices reshaped_index(const Shape& from, const Shape& to, const Indices& at);
+
+// 0 <= index < extent.
+loopir::ValueId within(loopir::Builder& b, const Index& index, const Dim& extent);
+// index == value, for a value within the index's range.
+loopir::ValueId equals(loopir::Builder& b, const Index& index, const Dim& value);
+// Conjunction, where no_value holds always.
+loopir::ValueId both(loopir::Builder& b, loopir::ValueId p, loopir::ValueId q);
+// `inner` where the predicate holds, and zero of `dtype` elsewhere.
+Value guarded_or_zero(ElementContext& c, loopir::ValueId predicate, DType dtype, const std::function<Value()>& inner);
+
+// Which elements of an axis a slice takes: start, start + step, ... (length of them). Unknown for an unknown extent.
+struct SliceRange {
+    Dim start = 0;
+    std::int64_t step = 1;
+    Dim length = 0;
+};
+// As Python's slice(start, stop, step): negative positions count from the end, then both are clamped.
+SliceRange slice_range(const Dim& extent, std::int64_t start, std::int64_t stop, std::int64_t step);
+// The position in the slice of position `at` of the axis, and the predicate that it is taken at all.
+struct SlicePosition {
+    Index position;
+    loopir::ValueId taken = loopir::no_value;
+};
+SlicePosition position_in_slice(loopir::Builder& b, const SliceRange& range, const Index& at);
+
+}  // namespace topstitch::ops
