@@ -173,6 +173,7 @@ struct OpDef {
     std::vector<ArgDef> args;
     std::vector<AttrDef> attributes;
     std::vector<std::string> results;  // names of the outputs
+    bool many_results = false;         // their number depends on an attribute; results[0] names them all
     // Types of the outputs. Accepts unknown dims and unknown rank; the inputs' count and the attributes'
     // kinds are already checked.
     std::function<std::vector<TensorType>(const OpView&)> infer;

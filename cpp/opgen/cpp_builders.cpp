@@ -59,8 +59,7 @@ std::string fallback_of(const AttrDef& attr) {
 }
 
 std::string signature(const OpDef& def, bool with_fallbacks) {
-    std::string text = def.results.size() == 1 ? "Tensor " : "std::vector<Tensor> ";
-    // The number of outputs of some depends on an attribute; they have one named result but give a list.
+    std::string text = gives_one(def) ? "Tensor " : "std::vector<Tensor> ";
     text += def.name + "(";
     for (const Parameter& parameter : parameters_of(def)) {
         if (parameter.arg != nullptr) {
@@ -130,7 +129,7 @@ void write_definition(std::ostream& out, const OpDef& def) {
         }
     }
     out << "    std::vector<Tensor> outputs = build(\"" << def.name << "\", inputs, attributes, name);\n"
-        << "    return " << (def.results.size() == 1 ? "outputs.at(0)" : "outputs") << ";\n}\n";
+        << "    return " << (gives_one(def) ? "outputs.at(0)" : "outputs") << ";\n}\n";
 }
 
 }  // namespace

@@ -19,6 +19,9 @@ struct Parameter {
 // Tensors, then required attributes, then optional tensors and attributes.
 std::vector<Parameter> parameters_of(const OpDef& def);
 
+// Whether a builder returns one tensor, not a list.
+inline bool gives_one(const OpDef& def) { return def.results.size() == 1 && !def.many_results; }
+
 // Operations with a builder of their own; the built-in ones are methods of Graph.
 std::vector<const OpDef*> public_ops();
 

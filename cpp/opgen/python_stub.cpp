@@ -64,7 +64,7 @@ void write_function(std::ostream& out, const OpDef& def) {
         if (!attr.required) out << " = " << python_fallback(attr);
         out << ",\n";
     }
-    out << "    *,\n    name: str = ...,\n) -> " << (def.results.size() == 1 ? "Tensor" : "list[Tensor]") << ":\n";
+    out << "    *,\n    name: str = ...,\n) -> " << (gives_one(def) ? "Tensor" : "list[Tensor]") << ":\n";
     std::string doc;
     for (char c : def.doc) doc += c == '\\' ? std::string("\\\\") : std::string(1, c);
     out << "    \"\"\"\n" << wrapped(doc, "    ", 100) << "    \"\"\"\n";

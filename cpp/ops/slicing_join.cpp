@@ -210,6 +210,7 @@ OpDef split() {
                       optional_attr("sizes", AttributeKind::integers, Attribute(), "the length of each part"),
                       axis_attr(0)};
     def.results = {"parts"};
+    def.many_results = true;
     def.infer = [](const OpView& v) {
         const Shape& shape = v.in_shape(0);
         std::vector<TensorType> types;
