@@ -180,6 +180,7 @@ struct OpDef {
     std::variant<ElementBody, ReduceBody, CompositeBody, BuiltinBody> body;
     Gradient gradient;
     bool commutative = false;
+    bool internal = false;       // serves rules and composites; users get no builder
     bool view = false;           // moves elements without computing: free to repeat
     std::vector<std::string> mpsgraph;  // the counterparts' names
     std::string onnx;

@@ -28,7 +28,7 @@ std::vector<Parameter> parameters_of(const OpDef& def) {
 std::vector<const OpDef*> public_ops() {
     std::vector<const OpDef*> ops;
     for (const OpDef& def : all_ops()) {
-        if (!std::holds_alternative<BuiltinBody>(def.body)) ops.push_back(&def);
+        if (!std::holds_alternative<BuiltinBody>(def.body) && !def.internal) ops.push_back(&def);
     }
     return ops;
 }

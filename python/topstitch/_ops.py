@@ -1,0 +1,101 @@
+"""The functions of all operations, made from the registry of the C++ core.
+
+Each takes tensors (arrays and numbers become constants), attributes by keyword or position, and a name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from . import _core
+
+_MISSING = inspect.Parameter.empty
+
+
+def _python_name(attribute: str) -> str:
+    """Python spells a list of axes as NumPy does."""
+    return "axis" if attribute == "axes" else attribute
+
+
+def _convert(kind: str, value: Any) -> Any:
+    """Let a single integer stand for a list of one."""
+    if kind == "integers" and value is not None and not isinstance(value, (list, tuple)):
+        return [value] if hasattr(value, "__index__") else list(value)
+    return value
+
+
+def _docstring(op: dict[str, Any]) -> str:
+    lines = [op["doc"], "", "Parameters", "----------"]
+    lines += [f"{arg['name']}\n    {arg['doc']}" for arg in op["args"]]
+    for attribute in op["attributes"]:
+        choices = f" One of {', '.join(map(repr, attribute['choices']))}." if attribute["choices"] else ""
+        lines.append(f"{_python_name(attribute['name'])}\n    {attribute['doc']}{choices}")
+    if op["mpsgraph"]:
+        lines += ["", f"MPSGraph: {', '.join(op['mpsgraph'])}."]
+    if op["onnx"]:
+        lines += ["", f"ONNX: {op['onnx']}."]
+    return "\n".join(lines)
+
+
+def _signature(op: dict[str, Any]) -> inspect.Signature:
+    """Tensors, then required attributes, then optional tensors and attributes, then the name."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    required = [inspect.Parameter(arg["name"], kind) for arg in op["args"] if not arg["optional"]]
+    required += [inspect.Parameter(_python_name(a["name"]), kind) for a in op["attributes"] if a["required"]]
+    optional = [inspect.Parameter(arg["name"], kind, default=None) for arg in op["args"] if arg["optional"]]
+    optional += [
+        inspect.Parameter(_python_name(a["name"]), kind, default=a["default"])
+        for a in op["attributes"]
+        if not a["required"]
+    ]
+    name = inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default="")
+    return inspect.Signature([*required, *optional, name])
+
+
+def _make(op: dict[str, Any]) -> Callable[..., Any]:
+    op_name: str = op["name"]
+    signature = _signature(op)
+    parameters = list(signature.parameters.values())[:-1]
+    position = {parameter.name: k for k, parameter in enumerate(parameters)}
+    defaults = [parameter.default for parameter in parameters]
+    arguments = [(position[arg["name"]], arg["variadic"]) for arg in op["args"]]
+    attributes = [(position[_python_name(a["name"])], a["name"], a["kind"]) for a in op["attributes"]]
+    one_result = len(op["results"]) == 1 and not op["many_results"]
+
+    def function(*args: Any, name: str = "", **kwargs: Any) -> Any:
+        if len(args) > len(defaults):
+            raise TypeError(f"{op_name}() takes at most {len(defaults)} arguments ({len(args)} given): {signature}")
+        values = [*args, *defaults[len(args) :]]
+        for keyword, value in kwargs.items():
+            k = position.get(keyword)
+            if k is None:
+                raise TypeError(f"{op_name}() has no argument {keyword!r}: {signature}")
+            if k < len(args):
+                raise TypeError(f"{op_name}() got {keyword!r} twice: {signature}")
+            values[k] = value
+        for k, value in enumerate(values):
+            if value is _MISSING:
+                raise TypeError(f"{op_name}() misses {parameters[k].name!r}: {signature}")
+        inputs: list[Any] = []
+        for k, variadic in arguments:
+            if variadic:
+                if isinstance(values[k], _core.Tensor):
+                    raise TypeError(f"{op_name}() takes a list of tensors as {parameters[k].name!r}")
+                inputs.extend(values[k])
+            elif values[k] is not None:
+                inputs.append(values[k])
+        given = {key: _convert(kind, values[k]) for k, key, kind in attributes if values[k] is not None}
+        outputs = _core.apply(op_name, inputs, given, name)
+        return outputs[0] if one_result else outputs
+
+    function.__name__ = function.__qualname__ = op_name
+    function.__module__ = "topstitch"
+    function.__doc__ = _docstring(op)
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+__all__ = [op["name"] for op in _core.ops() if not op["internal"] and op["family"] != "builtin"]
+globals().update({op["name"]: _make(op) for op in _core.ops() if op["name"] in __all__})
