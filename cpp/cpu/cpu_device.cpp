@@ -4,6 +4,7 @@
 #include "cpu/thread_pool.h"
 #include "runtime/device.h"
 #include "topstitch/error.h"
+#include "topstitch/executable.h"
 
 namespace topstitch {
 
@@ -72,6 +73,13 @@ public:
 Device& cpu_device() {
     static CpuDevice device;
     return device;
+}
+
+int num_threads() { return cpu::num_threads(); }
+
+void set_num_threads(int threads) {
+    if (threads < 1) throw UserError(concat("[set_num_threads] at least 1 thread is needed, not ", threads));
+    cpu::set_num_threads(threads);
 }
 
 }  // namespace topstitch

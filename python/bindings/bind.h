@@ -9,7 +9,7 @@ namespace topstitch::bindings {
 void bind_errors(pybind11::module_& m);
 void bind_ndarray(pybind11::module_& m);
 void bind_graph(pybind11::module_& m);
-void bind_ops(pybind11::module_& m);
+void bind_autodiff(pybind11::module_& m);
 void bind_executable(pybind11::module_& m);
 
 }  // namespace topstitch::bindings

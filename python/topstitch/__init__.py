@@ -3,6 +3,49 @@
 The work is done by the C++ library; this package is its face.
 """
 
-from ._core import __version__
+from . import _core, _ops, _tensor
+from ._core import (
+    DType,
+    DTypeError,
+    Executable,
+    Graph,
+    InternalError,
+    NDArray,
+    Operation,
+    OutOfMemoryError,
+    Report,
+    ShapedType,
+    Tensor,
+    TopstitchError,
+    UnsupportedError,
+    UserError,
+    __version__,
+    bfloat16,
+    bool_,
+    complex64,
+    float16,
+    float32,
+    float64,
+    gradients,
+    int8,
+    int16,
+    int32,
+    int64,
+    num_threads,
+    set_num_threads,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ._ops import *  # noqa: F403
+from ._ops import __all__ as _op_names
 
-__all__ = ["__version__"]
+__all__ = [
+    "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
+    "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64", "complex64",
+    "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "InternalError",
+    "num_threads", "set_num_threads", "__version__",
+]  # fmt: skip
+__all__ += _op_names

@@ -27,6 +27,9 @@ _BINARY = {
     "rshift": "right_shift",
 }
 _LOGICAL = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}
+# What slice() takes for an open end: positions beyond either end are clamped.
+_LAST = 2**63 - 1
+_BEFORE_FIRST = -(2**63)
 _COMPARISON = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 _METHODS = [
     "sum", "mean", "variance", "product", "max", "min", "argmax", "argmin", "all", "any", "reshape", "transpose",
@@ -72,8 +75,8 @@ def _getitem(self: _core.Tensor, key: Any) -> _core.Tensor:
     items[where : where + 1] = [slice(None)] * (rank - used)
 
     axes: list[int] = []
-    starts: list[int | None] = []
-    stops: list[int | None] = []
+    starts: list[int] = []
+    stops: list[int] = []
     steps: list[int] = []
     squeezed: list[int] = []
     added: list[int] = []
@@ -85,10 +88,11 @@ def _getitem(self: _core.Tensor, key: Any) -> _core.Tensor:
             continue
         if isinstance(item, slice):
             if item != slice(None):
+                step = 1 if item.step is None else item.step
                 axes.append(axis)
-                starts.append(item.start)
-                stops.append(item.stop)
-                steps.append(1 if item.step is None else item.step)
+                starts.append(item.start if item.start is not None else 0 if step > 0 else _LAST)
+                stops.append(item.stop if item.stop is not None else _LAST if step > 0 else _BEFORE_FIRST)
+                steps.append(step)
             position += 1
         else:
             index = item.__index__()
@@ -97,13 +101,13 @@ def _getitem(self: _core.Tensor, key: Any) -> _core.Tensor:
                 raise IndexError(f"[slice] index {index} is out of range for axis {axis} of size {size}")
             axes.append(axis)
             starts.append(index)
-            stops.append(index + 1 if index != -1 else None)
+            stops.append(index + 1 if index != -1 else _LAST)
             steps.append(1)
             squeezed.append(axis)
         axis += 1
     result = self
     if axes:
-        result = _core.slice_tensor(result, axes, starts, stops, steps)
+        result = _ops.slice(result, starts, stops, steps=steps, axis=axes)
     if squeezed:
         result = _ops.squeeze(result, axis=squeezed)
     if added:

@@ -91,4 +91,8 @@ TOPSTITCH_API Executable find_executable(const Graph& graph, const std::vector<T
                                          const std::vector<Tensor>& targets, const std::vector<Operation>& operations,
                                          const CompileOptions& options);
 
+// Threads that a kernel runs on at most: TOPSTITCH_NUM_THREADS, else the usable cores. UserError below 1.
+TOPSTITCH_API int num_threads();
+TOPSTITCH_API void set_num_threads(int threads);
+
 }  // namespace topstitch
