@@ -1,0 +1,256 @@
+// Loads and stores: contiguous, broadcast, reversed, strided and gathered, each with and without a guard.
+// Reads under a guard go to a block of zeros where the guard is false, so that they need no branch.
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include <algorithm>
+
+#include "cpu/emitter.h"
+
+namespace topstitch::cpu {
+
+using llvm::Value;
+using loopir::no_value;
+
+namespace {
+
+std::optional<std::int64_t> constant_stride(Value* stride) {
+    if (stride == nullptr) return 0;
+    const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(stride);
+    if (constant == nullptr) return std::nullopt;
+    return constant->getSExtValue();
+}
+
+llvm::Align element_align(llvm::Type* type) { return llvm::Align(std::max(1u, type->getScalarSizeInBits() / 8)); }
+
+}  // namespace
+
+// --- Loads.
+
+Copies Emitter::emit_load(const loopir::Instr& i) {
+    Copies result;
+    const AxisSet own = private_axes(i.slot);
+    result.axes = axes_of(i.index) | own;
+    const loopir::ValueId guard = i.args[0];
+    if (guard != no_value) result.axes |= copies(guard).axes;
+    // Lanes past the end are part of the guard, unless they fall into the padding of a local.
+    const bool padded = plan_.local(i.slot) != nullptr && own == 0;
+    Value* active = padded ? nullptr : active_lanes(axes_of(i.index));
+    const int lanes = lanes_of(result.axes);
+    for_each_copy(result.axes, [&](const CopyId& id) {
+        Value* condition = active;
+        if (guard != no_value) {
+            condition = value_in(copies(guard), id, lanes);
+            if (active != nullptr) condition = ir_.CreateAnd(condition, active);
+        }
+        const Place at = place(i.slot, i.index, id);
+        result.values.push_back(scalar_.widen(load_lanes(i.slot, at, condition, lanes), memory_dtype(i.slot)));
+    });
+    return result;
+}
+
+Value* Emitter::load_at(int buffer, llvm::Type* type, Value* pointer) {
+    llvm::LoadInst* load = ir_.CreateAlignedLoad(type, pointer, element_align(type));
+    if (kernel_.buffers[static_cast<std::size_t>(buffer)].role == loopir::BufferParam::Role::input) {
+        load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(load->getContext(), {}));
+    }
+    return load;
+}
+
+Value* Emitter::load_lanes(int buffer, const Place& place, Value* guard, int lanes) {
+    if (lanes == 1) return load_scalar(buffer, place.pointer, guard);
+    llvm::Type* type = memory_type(buffer);
+    auto* vector = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
+    const std::optional<std::int64_t> stride = constant_stride(place.stride);
+    if (place.varying == nullptr && stride == 0) {
+        // One element for all lanes, read if any of them wants it.
+        Value* any = guard == nullptr ? nullptr : ir_.CreateOrReduce(guard);
+        Value* all = code_.splat(load_scalar(buffer, place.pointer, any), lanes);
+        return guard == nullptr ? all : ir_.CreateSelect(guard, all, llvm::Constant::getNullValue(vector));
+    }
+    const bool forward = place.varying == nullptr && stride == 1;
+    const bool backward = place.varying == nullptr && stride == -1;
+    if (forward || backward) {
+        Value* pointer = forward ? place.pointer : code_.element(type, place.pointer, code_.number(1 - lanes));
+        Value* value = nullptr;
+        if (guard == nullptr) {
+            value = load_at(buffer, vector, pointer);
+        } else if (masks_natively(buffer)) {
+            Value* mask = forward ? guard : ir_.CreateVectorReverse(guard);
+            value = ir_.CreateMaskedLoad(vector, pointer, element_align(type), mask, llvm::Constant::getNullValue(vector));
+        } else {
+            return load_each(buffer, place, guard, lanes);
+        }
+        return forward ? value : ir_.CreateVectorReverse(value);
+    }
+    if (guard == nullptr && place.varying == nullptr && stride && *stride >= 2 && *stride <= 4 && lanes >= 4) {
+        return load_strided(buffer, place, *stride, lanes);
+    }
+    return load_each(buffer, place, guard, lanes);
+}
+
+// Every second (third, fourth) element: whole vectors, of which the wanted lanes are picked. The last vector ends with
+// the last wanted element, so that nothing past it is read.
+Value* Emitter::load_strided(int buffer, const Place& place, std::int64_t stride, int lanes) {
+    llvm::Type* type = memory_type(buffer);
+    auto* vector = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
+    const std::int64_t last = stride * (lanes - 1);
+    Value* result = nullptr;
+    for (std::int64_t part = 0; part < stride; ++part) {
+        const std::int64_t start = part + 1 < stride ? part * lanes : last - (lanes - 1);
+        Value* piece = load_at(buffer, vector, code_.element(type, place.pointer, code_.number(start)));
+        // Lanes whose element lies in this piece, and was not in an earlier one.
+        llvm::SmallVector<int, 16> pick;
+        for (int lane = 0; lane < lanes; ++lane) {
+            const std::int64_t element = lane * stride;
+            const std::int64_t home = std::min<std::int64_t>(element / lanes, stride - 1);
+            pick.push_back(home == part ? static_cast<int>(lanes + element - start) : lane);
+        }
+        result = ir_.CreateShuffleVector(result == nullptr ? piece : result, piece, pick);
+    }
+    return result;
+}
+
+Value* Emitter::load_each(int buffer, const Place& place, Value* guard, int lanes) {
+    auto* vector = llvm::FixedVectorType::get(memory_type(buffer), static_cast<unsigned>(lanes));
+    Value* result = llvm::PoisonValue::get(vector);
+    for (int lane = 0; lane < lanes; ++lane) {
+        Value* condition = guard == nullptr ? nullptr : ir_.CreateExtractElement(guard, static_cast<std::uint64_t>(lane));
+        Value* element = load_scalar(buffer, lane_pointer(buffer, place, lane), condition);
+        result = ir_.CreateInsertElement(result, element, static_cast<std::uint64_t>(lane));
+    }
+    return result;
+}
+
+Value* Emitter::load_scalar(int buffer, Value* pointer, Value* guard) {
+    if (guard != nullptr) pointer = ir_.CreateSelect(guard, pointer, zeros());
+    llvm::Type* type = memory_type(buffer);
+    return guard == nullptr ? load_at(buffer, type, pointer) : ir_.CreateAlignedLoad(type, pointer, element_align(type));
+}
+
+Value* Emitter::lane_pointer(int buffer, const Place& place, int lane) {
+    llvm::Type* type = memory_type(buffer);
+    Value* pointer = place.pointer;
+    if (place.varying != nullptr) {
+        Value* offset = ir_.CreateExtractElement(place.varying, static_cast<std::uint64_t>(lane));
+        pointer = ir_.CreateGEP(type, pointer, ir_.CreateSExt(offset, code_.i64()));
+    }
+    if (place.stride != nullptr) pointer = code_.element(type, pointer, code_.mul(place.stride, code_.number(lane)));
+    return pointer;
+}
+
+bool Emitter::masks_natively(int buffer) const {
+    return size_of(memory_dtype(buffer)) >= 4 ? scalar_.features().masked_words : scalar_.features().masked_bytes;
+}
+
+Value* Emitter::zeros() {
+    if (zeros_ == nullptr) {
+        llvm::BasicBlock& entry = function_.getEntryBlock();
+        llvm::IRBuilder<> first(&entry, entry.getFirstInsertionPt());
+        auto* slot = first.CreateAlloca(code_.i64());
+        first.CreateStore(code_.number(0), slot);
+        zeros_ = slot;
+    }
+    return zeros_;
+}
+
+// --- Stores.
+
+void Emitter::emit(const loopir::Store& store) {
+    AxisSet axes = axes_of(store.index) | private_axes(store.buffer) | copies(store.value).axes;
+    if (store.guard != no_value) axes |= copies(store.guard).axes;
+    Value* aligned = store.streaming ? streaming_allowed(store, axes) : nullptr;
+    if (aligned == nullptr) return store_copies(store, axes, false);
+
+    // The answer does not change in the loop: the branch costs next to nothing.
+    llvm::BasicBlock* ordinary = code_.new_block("ordinary");
+    llvm::BasicBlock* streaming = code_.new_block("streaming");
+    llvm::BasicBlock* after = code_.new_block("stored");
+    ir_.CreateCondBr(aligned, streaming, ordinary);
+    for (llvm::BasicBlock* block : {ordinary, streaming}) {
+        ir_.SetInsertPoint(block);
+        code_.push_scope();
+        store_copies(store, axes, block == streaming);
+        code_.pop_scope();
+        ir_.CreateBr(after);
+    }
+    ir_.SetInsertPoint(after);
+    streamed_ = true;
+}
+
+// Whether the store may bypass the caches, decided at run time; null when it never may.
+Value* Emitter::streaming_allowed(const loopir::Store& store, AxisSet axes) {
+    const int lanes = lanes_of(axes);
+    const DType type = memory_dtype(store.buffer);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(lanes) * size_of(type);
+    if (bytes < 16 || store.guard != no_value || active_lanes(axes) != nullptr) return nullptr;
+    if (plan_.local(store.buffer) != nullptr) return nullptr;
+    // All copies are aligned if the first is, when they follow each other.
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+        if ((axes >> i & 1u) != 0 && axes_[i].lanes == 1) return nullptr;
+    }
+    const Place first = place(store.buffer, store.index, CopyId(axes_.size(), 0));
+    if (first.varying != nullptr || constant_stride(first.stride) != 1) return nullptr;
+    Value* misplaced = ir_.CreateAnd(ir_.CreatePtrToInt(first.pointer, code_.i64()), bytes - 1);
+    return ir_.CreateICmpEQ(misplaced, code_.number(0));
+}
+
+void Emitter::store_copies(const loopir::Store& store, AxisSet axes, bool streaming) {
+    const int lanes = lanes_of(axes);
+    // Every lane, also one past the end, has its own place in a private local.
+    Value* active = active_lanes(axes & ~(private_axes(store.buffer) & ~axes_of(store.index)));
+    for_each_copy(axes, [&](const CopyId& id) {
+        Value* condition = active;
+        if (store.guard != no_value) {
+            condition = value_in(copies(store.guard), id, lanes);
+            if (active != nullptr) condition = ir_.CreateAnd(condition, active);
+        }
+        Value* value = scalar_.narrow(value_in(copies(store.value), id, lanes), memory_dtype(store.buffer));
+        const Place at = place(store.buffer, store.index, id);
+        if (!streaming) return store_lanes(store.buffer, at, value, condition, lanes);
+        const auto bytes = static_cast<std::uint64_t>(lanes) * size_of(memory_dtype(store.buffer));
+        llvm::StoreInst* instruction = ir_.CreateAlignedStore(value, at.pointer, llvm::Align(bytes));
+        instruction->setMetadata(
+            llvm::LLVMContext::MD_nontemporal,
+            llvm::MDNode::get(instruction->getContext(), llvm::ConstantAsMetadata::get(ir_.getInt32(1))));
+    });
+}
+
+void Emitter::store_lanes(int buffer, const Place& place, Value* value, Value* guard, int lanes) {
+    if (lanes == 1) return store_scalar(buffer, place.pointer, value, guard);
+    llvm::Type* type = memory_type(buffer);
+    const std::optional<std::int64_t> stride = constant_stride(place.stride);
+    const bool forward = place.varying == nullptr && stride == 1;
+    const bool backward = place.varying == nullptr && stride == -1;
+    if (!forward && !backward) return store_each(buffer, place, value, guard, lanes);
+    Value* pointer = place.pointer;
+    if (backward) {
+        pointer = code_.element(type, pointer, code_.number(1 - lanes));
+        value = ir_.CreateVectorReverse(value);
+        if (guard != nullptr) guard = ir_.CreateVectorReverse(guard);
+    }
+    if (guard == nullptr) {
+        ir_.CreateAlignedStore(value, pointer, element_align(type));
+    } else if (masks_natively(buffer)) {
+        ir_.CreateMaskedStore(value, pointer, element_align(type), guard);
+    } else {
+        store_each(buffer, {pointer, code_.number(1)}, value, guard, lanes);
+    }
+}
+
+void Emitter::store_each(int buffer, const Place& place, Value* value, Value* guard, int lanes) {
+    const bool one_place = place.varying == nullptr && place.stride == nullptr;
+    for (int lane = one_place && guard == nullptr ? lanes - 1 : 0; lane < lanes; ++lane) {
+        Value* condition = guard == nullptr ? nullptr : ir_.CreateExtractElement(guard, static_cast<std::uint64_t>(lane));
+        Value* element = ir_.CreateExtractElement(value, static_cast<std::uint64_t>(lane));
+        store_scalar(buffer, lane_pointer(buffer, place, lane), element, condition);
+    }
+}
+
+void Emitter::store_scalar(int buffer, Value* pointer, Value* value, Value* guard) {
+    const auto store = [&] { ir_.CreateAlignedStore(value, pointer, element_align(memory_type(buffer))); };
+    if (guard == nullptr) return store();
+    when(guard, store);
+}
+
+}  // namespace topstitch::cpu

@@ -1,0 +1,298 @@
+// Chooses vector widths and copies, and finds out what each loop carries and which locals are private to lanes.
+// A schedule that cannot be honoured (an accumulator read where it is still being split) falls back to a plain loop.
+#include "cpu/loop_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "cpu/contract.h"
+
+namespace topstitch::cpu {
+
+using loopir::Block;
+using loopir::Index;
+using loopir::Instr;
+using loopir::Kernel;
+using loopir::Let;
+using loopir::Loop;
+using loopir::no_value;
+using loopir::ScalarOp;
+using loopir::Stmt;
+using loopir::ValueId;
+using loopir::VarId;
+
+namespace {
+
+template <typename T>
+bool contains(const std::vector<T>& list, const T& item) {
+    return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+template <typename T>
+void add_once(std::vector<T>& list, const T& item) {
+    if (!contains(list, item)) list.push_back(item);
+}
+
+// What happens anywhere inside one loop.
+struct LoopContents {
+    std::vector<int> initialised;
+    std::vector<int> accumulated;
+    std::vector<int> read;
+    std::vector<ValueId> values;
+    std::vector<const loopir::Store*> stores;
+    std::vector<int> locals_touched;
+};
+
+void merge(LoopContents& into, const LoopContents& from) {
+    const auto append = [](auto& a, const auto& b) { a.insert(a.end(), b.begin(), b.end()); };
+    append(into.initialised, from.initialised);
+    append(into.accumulated, from.accumulated);
+    append(into.read, from.read);
+    append(into.values, from.values);
+    append(into.stores, from.stores);
+    append(into.locals_touched, from.locals_touched);
+}
+
+}  // namespace
+
+class LoopAnalysis {
+public:
+    LoopAnalysis(LoopPlan& plan, const Kernel& kernel, const TargetInfo& target)
+        : plan_(plan), kernel_(kernel), target_(target) {
+        depends_.resize(kernel.instrs.size());
+        index_like_.resize(kernel.instrs.size(), false);
+        root_ = visit(kernel.body);
+        for (std::size_t b = 0; b < kernel.buffers.size(); ++b) {
+            if (kernel.buffers[b].role == loopir::BufferParam::Role::local) {
+                plan_.locals_.push_back({static_cast<int>(b), 1, {}});
+            }
+        }
+        for (const Stmt& stmt : kernel.body.stmts) {
+            if (const auto* loop = std::get_if<Loop>(&stmt)) shape_loops(*loop);
+        }
+        fuse_sums();
+    }
+
+private:
+    const Instr& instr(ValueId id) const { return kernel_.instrs[static_cast<std::size_t>(id)]; }
+    bool is_local(int buffer) const {
+        return kernel_.buffers[static_cast<std::size_t>(buffer)].role == loopir::BufferParam::Role::local;
+    }
+    bool depends(ValueId id, VarId var) const { return contains(depends_[static_cast<std::size_t>(id)], var); }
+    bool depends(const Index& index, VarId var) const {
+        if (index.depends_on(var)) return true;
+        std::vector<ValueId> values;
+        index.collect_values(values);
+        return std::any_of(values.begin(), values.end(), [&](ValueId v) { return depends(v, var); });
+    }
+
+    LoopContents visit(const Block& block) {
+        LoopContents contents;
+        for (const Stmt& stmt : block.stmts) {
+            if (const auto* let = std::get_if<Let>(&stmt)) {
+                visit_value(let->value, contents);
+            } else if (const auto* store = std::get_if<loopir::Store>(&stmt)) {
+                contents.stores.push_back(store);
+                if (is_local(store->buffer)) add_once(contents.locals_touched, int{store->buffer});
+                plan_.streams_ |= store->streaming;
+            } else if (const auto* init = std::get_if<loopir::InitAcc>(&stmt)) {
+                add_once(contents.initialised, int{init->accumulator});
+            } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
+                add_once(contents.accumulated, int{accumulate->accumulator});
+            } else {
+                const Loop& loop = std::get<Loop>(stmt);
+                open_.push_back(loop.var);
+                LoopContents inner = visit(loop.body.front());
+                open_.pop_back();
+                merge(contents, inner);
+                contents_[&loop] = std::move(inner);
+            }
+        }
+        return contents;
+    }
+
+    void visit_value(ValueId id, LoopContents& contents) {
+        const Instr& i = instr(id);
+        contents.values.push_back(id);
+        std::vector<VarId>& vars = depends_[static_cast<std::size_t>(id)];
+        const auto inherit = [&](ValueId from) {
+            for (const VarId var : depends_[static_cast<std::size_t>(from)]) add_once(vars, var);
+        };
+        bool index_like = i.op == ScalarOp::index_value || i.op == ScalarOp::constant;
+        bool index_args = i.type == DType::int64;
+        for (const ValueId arg : i.args) {
+            if (arg == no_value) continue;
+            inherit(arg);
+            index_args = index_args && index_like_[static_cast<std::size_t>(arg)];
+        }
+        index_like = index_like || (index_args && i.args[0] != no_value && i.op != ScalarOp::load);
+        i.index.collect_vars(vars);
+        std::vector<ValueId> values;
+        i.index.collect_values(values);
+        for (const ValueId value : values) inherit(value);
+        if (i.op == ScalarOp::acc_read) {
+            add_once(contents.read, int{i.slot});
+            for (const VarId var : open_) add_once(vars, var);
+        }
+        if (i.op == ScalarOp::load && is_local(i.slot)) {
+            add_once(contents.locals_touched, int{i.slot});
+            for (const VarId var : open_) add_once(vars, var);
+        }
+        index_like_[static_cast<std::size_t>(id)] = index_like;
+    }
+
+    void shape_loops(const Loop& loop) {
+        const LoopContents& contents = contents_.at(&loop);
+        LoopShape shape;
+        for (const int accumulator : contents.accumulated) {
+            if (!contains(contents.initialised, accumulator)) shape.carried.push_back(accumulator);
+        }
+        if ((loop.vector || loop.unroll > 1) && can_run_together(loop, contents, shape)) {
+            if (loop.vector) shape.lanes = lanes_for(loop, contents);
+            describe_accesses(loop, contents, shape);
+            shape.copies = std::max(1, loop.unroll);
+            if (loop.extent.is_known()) {
+                const std::int64_t trips = loop.extent.value() / shape.lanes;
+                shape.copies = static_cast<int>(std::clamp<std::int64_t>(trips, 1, shape.copies));
+            }
+        }
+        if (shape.step() > 1) {
+            for (LocalPlace& place : plan_.locals_) {
+                if (!private_to(loop, contents, place.buffer)) continue;
+                place.private_to.push_back(loop.var);
+                place.factor *= shape.step();
+            }
+        }
+        if (loop.parallel) plan_.granularity_ = shape.step();
+        plan_.shapes_[&loop] = std::move(shape);
+        for (const Stmt& stmt : loop.body.front().stmts) {
+            if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner);
+        }
+    }
+
+    // Each iteration writes an element of its own at the same index, so that concurrent ones need one each.
+    bool private_to(const Loop& loop, const LoopContents& contents, int buffer) const {
+        return std::any_of(contents.stores.begin(), contents.stores.end(), [&](const loopir::Store* store) {
+            return store->buffer == buffer && !depends(store->index, loop.var);
+        });
+    }
+
+    bool can_run_together(const Loop& loop, const LoopContents& contents, const LoopShape& shape) const {
+        for (const int accumulator : shape.carried) {
+            if (contains(contents.read, accumulator)) return false;  // a running value: the order matters
+        }
+        for (const int buffer : contents.locals_touched) {
+            if (private_to(loop, contents, buffer) && touched_outside(loop, buffer)) return false;
+        }
+        return true;
+    }
+
+    bool touched_outside(const Loop& loop, int buffer) const {
+        const auto touches = [&](const LoopContents& contents) {
+            std::size_t count = 0;
+            for (const ValueId value : contents.values) {
+                count += instr(value).op == ScalarOp::load && instr(value).slot == buffer ? 1 : 0;
+            }
+            for (const loopir::Store* store : contents.stores) count += store->buffer == buffer ? 1 : 0;
+            return count;
+        };
+        return touches(root_) != touches(contents_.at(&loop));
+    }
+
+    void describe_accesses(const Loop& loop, const LoopContents& contents, LoopShape& shape) const {
+        shape.maskable = true;
+        const auto describe = [&](int buffer, const Index& index) {
+            const Dim step = index.coefficient_of(loop.var);
+            if (!step.is_known() || step.value() < -1 || step.value() > 1 || gathers(index, loop.var)) shape.maskable = false;
+            if (size_of(kernel_.buffers[static_cast<std::size_t>(buffer)].dtype) < 4) shape.narrow_memory = true;
+        };
+        for (const ValueId value : contents.values) {
+            if (instr(value).op == ScalarOp::load) describe(instr(value).slot, instr(value).index);
+        }
+        for (const loopir::Store* store : contents.stores) describe(store->buffer, store->index);
+    }
+
+    // Does the index depend on `var` other than affinely?
+    bool gathers(const Index& index, VarId var) const {
+        std::vector<ValueId> values;
+        index.collect_values(values);
+        return !index.coefficient_of(var).is_known() ||
+               std::any_of(values.begin(), values.end(), [&](ValueId v) { return depends(v, var); });
+    }
+
+    // As many lanes as the widest type of the data fills a vector. Positions and indices do not count: they
+    // take several registers where floats take one.
+    int lanes_for(const Loop& loop, const LoopContents& contents) const {
+        std::size_t float_bytes = 0;
+        std::size_t data_bytes = 0;
+        bool gathering = false;
+        const auto count_type = [&](DType type) {
+            if (is_floating(type)) float_bytes = std::max(float_bytes, size_of(type));
+            data_bytes = std::max(data_bytes, size_of(type));
+        };
+        for (const ValueId value : contents.values) {
+            gathering = gathering || gathers(instr(value).index, loop.var);
+            if (depends(value, loop.var) && !index_like_[static_cast<std::size_t>(value)]) count_type(instr(value).type);
+        }
+        for (const loopir::Store* store : contents.stores) {
+            gathering = gathering || gathers(store->index, loop.var);
+            if (depends(store->index, loop.var)) count_type(instr(store->value).type);
+        }
+        std::size_t bytes = float_bytes != 0 ? float_bytes : std::max<std::size_t>(data_bytes, 1);
+        if (gathering) bytes = std::max<std::size_t>(bytes, 4);
+        std::int64_t lanes = target_.vector_bytes / static_cast<std::int64_t>(bytes);
+        if (loop.extent.is_known()) {
+            lanes = std::min(lanes, static_cast<std::int64_t>(
+                                        std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, loop.extent.value())))));
+        }
+        return static_cast<int>(lanes);
+    }
+
+    void fuse_sums() {
+        plan_.fused_.assign(kernel_.instrs.size(), false);
+        if (!target_.fma) return;
+        const std::vector<int> uses = count_uses(kernel_);
+        fuse_sums(kernel_.body, uses);
+    }
+
+    // A product and the sum that it goes into stand in the same block: the product is not needed elsewhere.
+    void fuse_sums(const Block& block, const std::vector<int>& uses) {
+        std::vector<ValueId> products;
+        for (const Stmt& stmt : block.stmts) {
+            if (const auto* loop = std::get_if<Loop>(&stmt)) {
+                fuse_sums(loop->body.front(), uses);
+            } else if (const auto* let = std::get_if<Let>(&stmt)) {
+                const Instr& i = instr(let->value);
+                if (i.op == ScalarOp::mul && is_floating(i.type) && uses[static_cast<std::size_t>(let->value)] == 1) {
+                    products.push_back(let->value);
+                }
+            } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
+                const bool sum = kernel_.accumulators[static_cast<std::size_t>(accumulate->accumulator)].combiner ==
+                                 loopir::Combiner::sum;
+                if (sum && contains(products, accumulate->value)) {
+                    plan_.fused_[static_cast<std::size_t>(accumulate->value)] = true;
+                }
+            }
+        }
+    }
+
+    LoopPlan& plan_;
+    const Kernel& kernel_;
+    const TargetInfo& target_;
+    LoopContents root_;
+    std::unordered_map<const Loop*, LoopContents> contents_;
+    std::vector<std::vector<VarId>> depends_;  // by value
+    std::vector<bool> index_like_;             // by value: an int64 made of indices only
+    std::vector<VarId> open_;
+};
+
+LoopPlan::LoopPlan(const Kernel& kernel, const TargetInfo& target) { LoopAnalysis(*this, kernel, target); }
+
+const LocalPlace* LoopPlan::local(int buffer) const {
+    for (const LocalPlace& place : locals_) {
+        if (place.buffer == buffer) return &place;
+    }
+    return nullptr;
+}
+
+}  // namespace topstitch::cpu

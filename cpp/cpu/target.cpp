@@ -1,0 +1,179 @@
+// What the machine can do: LLVM's host detection, named targets for tests, and the sizes of the caches.
+// A named target must be runnable here, since its code will be.
+#include "cpu/target.h"
+
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/Triple.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <mutex>
+
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+#include "core/settings.h"
+#include "topstitch/error.h"
+
+namespace topstitch::cpu {
+
+namespace {
+
+#if defined(__linux__)
+std::string read_word(const std::string& path) {
+    std::ifstream file(path);
+    std::string word;
+    file >> word;
+    return word;
+}
+#endif
+
+// Bytes of the data or unified cache of `level`, or `fallback` when the system does not say.
+std::int64_t cache_bytes(int level, std::int64_t fallback) {
+#if defined(__linux__)
+    for (int index = 0; index < 8; ++index) {
+        const std::string folder = concat("/sys/devices/system/cpu/cpu0/cache/index", index, "/");
+        const std::string found = read_word(folder + "level");
+        if (found.empty()) break;
+        if (found != concat(level) || read_word(folder + "type") == "Instruction") continue;
+        const std::string size = read_word(folder + "size");  // "32K"
+        std::int64_t bytes = 0;
+        std::size_t i = 0;
+        for (; i < size.size() && std::isdigit(static_cast<unsigned char>(size[i])); ++i) bytes = 10 * bytes + (size[i] - '0');
+        if (i < size.size() && size[i] == 'K') bytes <<= 10;
+        if (i < size.size() && size[i] == 'M') bytes <<= 20;
+        if (bytes > 0) return bytes;
+    }
+#elif defined(__APPLE__)
+    const char* names[] = {"hw.perflevel0.l1dcachesize", "hw.perflevel0.l2cachesize", "hw.l3cachesize"};
+    std::int64_t bytes = 0;
+    std::size_t size = sizeof bytes;
+    if (sysctlbyname(names[level - 1], &bytes, &size, nullptr, 0) == 0 && bytes > 0) return bytes;
+#endif
+    return fallback;
+}
+
+const llvm::Target& native_target() {
+    static const llvm::Target* const target = [] {
+        llvm::InitializeNativeTarget();
+        llvm::InitializeNativeTargetAsmPrinter();
+        std::string error;
+        const llvm::Target* found = llvm::TargetRegistry::lookupTarget(native_triple(), error);
+        if (found == nullptr) throw InternalError(concat("LLVM: no code generator for this machine: ", error));
+        return found;
+    }();
+    return *target;
+}
+
+std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const std::string& cpu, const std::string& features) {
+    std::unique_ptr<llvm::MCSubtargetInfo> info(
+        native_target().createMCSubtargetInfo(native_triple(), cpu, features));
+    if (info == nullptr) throw InternalError(concat("LLVM: no description of the CPU '", cpu, "'"));
+    return info;
+}
+
+// Fills in what follows from the CPU's name and features.
+TargetInfo describe(const std::string& cpu, const std::string& features) {
+    TargetInfo target;
+    target.cpu = cpu;
+    target.features = features;
+    const auto info = subtarget(cpu, features);
+    const auto has = [&](const char* feature) { return info->checkFeatures(concat("+", feature)); };
+    if (native_triple().isX86()) {
+        // All of the server subset, or none: its pieces alone make 512-bit code slower, not faster.
+        const bool avx512 = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl");
+        target.vector_bytes = avx512 ? 64 : has("avx2") ? 32 : 16;
+        target.vector_registers = avx512 ? 32 : 16;
+        target.fma = has("fma") || avx512;
+    } else {
+        target.vector_bytes = 16;
+        target.vector_registers = 32;
+        target.fma = true;
+    }
+    target.l1_bytes = cache_bytes(1, target.l1_bytes);
+    target.l2_bytes = cache_bytes(2, target.l2_bytes);
+    target.l3_bytes = cache_bytes(3, target.l3_bytes);
+    return target;
+}
+
+TargetInfo detect_host() {
+    std::string features;
+    std::vector<std::string> parts;
+    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+        parts.push_back((feature.second ? "+" : "-") + feature.first().str());
+    }
+    std::sort(parts.begin(), parts.end());  // equal machines, equal text
+    for (const std::string& part : parts) features += (features.empty() ? "" : ",") + part;
+    return describe(llvm::sys::getHostCPUName().str(), features);
+}
+
+const TargetInfo& detected_host() {
+    static const TargetInfo target = detect_host();
+    return target;
+}
+
+}  // namespace
+
+const llvm::Target& llvm_target() { return native_target(); }
+
+const llvm::Triple& native_triple() {
+    static const llvm::Triple triple(llvm::sys::getProcessTriple());
+    return triple;
+}
+
+TargetFeatures features_of(const TargetInfo& target) {
+    const auto info = subtarget(target.cpu, target.features);
+    const auto has = [&](const char* feature) { return info->checkFeatures(concat("+", feature)); };
+    TargetFeatures features;
+    if (native_triple().isX86()) {
+        features.rounding = has("sse4.1");
+        features.half = has("f16c");
+        features.masked_words = has("avx2");
+        features.masked_bytes = has("avx512bw") && has("avx512vl");
+        features.x86 = true;
+    } else {
+        features.rounding = true;
+        features.half = true;
+    }
+    return features;
+}
+
+TargetInfo described_target(const std::string& cpu) {
+    // Asking about an unknown name would make LLVM print a complaint.
+    const auto info = subtarget("", "");
+    if (!info->isCPUStringValid(cpu)) {
+        throw UserError(concat("target: '", cpu, "' is not a CPU that LLVM knows for ", native_triple().getArchName().str(),
+                               "; use a name such as ", native_triple().isX86() ? "x86-64-v3" : "generic",
+                               ", or leave it empty for this machine (", detected_host().cpu, ")"));
+    }
+    return describe(cpu, "");
+}
+
+TargetInfo target_named(const std::string& cpu) {
+    if (cpu == detected_host().cpu) return detected_host();
+    TargetInfo target = described_target(cpu);
+    const auto here = llvm::sys::getHostCPUFeatures();
+    for (const llvm::SubtargetFeatureKV* feature : subtarget(cpu, "")->getEnabledProcessorFeatures()) {
+        const auto found = here.find(feature->key());
+        if (found != here.end() && !found->second) {
+            throw UserError(concat("target: '", cpu, "' needs ", feature->key(), ", which this machine (",
+                                   detected_host().cpu, ") does not have; choose a smaller target"));
+        }
+    }
+    return target;
+}
+
+const TargetInfo& host_target() {
+    static const TargetInfo target = [] {
+        const std::string chosen = setting(Setting::target_cpu);
+        return chosen.empty() ? detected_host() : target_named(chosen);
+    }();
+    return target;
+}
+
+}  // namespace topstitch::cpu
