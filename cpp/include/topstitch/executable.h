@@ -42,7 +42,7 @@ struct Report {
     int kernels_compiled = 0;               // not found in the kernel cache
     double compile_milliseconds = 0;
     double stitch_milliseconds = 0;         // of which passes, stitching and planning
-    std::string str() const;
+    TOPSTITCH_API std::string str() const;
 };
 
 class ExecutableImpl;
