@@ -12,6 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import topstitch
@@ -119,6 +120,35 @@ def test_cpp_program_uses_arrays(consumer_output: dict[str, str]) -> None:
     assert consumer_output["transpose"] == "1 4 2 5 3 6"
     assert consumer_output["reversed"] == "3 2 1 6 5 4"
     assert consumer_output["shape"] == "(batch, 3)"
+
+
+def test_cpp_program_differentiates_and_trains(consumer_output: dict[str, str]) -> None:
+    x = np.array([[0.5, -1, 2], [0.25, 1, -0.5]])
+    w = np.array([[0.1, -0.2], [0.3, 0.4], [-0.5, 0.6]])
+
+    def numbers(word: str) -> list[float]:
+        return [float(number) for number in consumer_output[word].split()]
+
+    for i in range(3):
+        y = np.tanh(x @ w)
+        slope = x.T @ (2 * (y - 1) * (1 - y * y))
+        if i == 0:
+            np.testing.assert_allclose(numbers("slope"), slope.ravel(), rtol=1e-12)
+        np.testing.assert_allclose(numbers(f"loss{i}"), [((y - 1) ** 2).sum()], rtol=1e-12)
+        w = w - 0.1 * slope
+    np.testing.assert_allclose(numbers("trained"), w.ravel(), rtol=1e-12)
+
+
+def test_cpp_program_compiles_ahead(consumer_output: dict[str, str]) -> None:
+    values = np.array([0, 1, -1, 2, 3, -4])
+    for rows in (1, 3):
+        got = [float(number) for number in consumer_output[f"rows{rows}"].split()]
+        np.testing.assert_allclose(got, 2 * np.exp(values[: 2 * rows]), rtol=1e-6)
+    assert consumer_output["kernels"] == "1"
+
+
+def test_cpp_program_prints_types(consumer_output: dict[str, str]) -> None:
+    assert consumer_output["typed"].startswith("float64(")
 
 
 def test_cpp_program_catches_errors(consumer_output: dict[str, str]) -> None:
