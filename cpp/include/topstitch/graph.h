@@ -33,7 +33,7 @@ struct TensorRef {
 struct TOPSTITCH_API TensorType {
     DType dtype = DType::float32;
     Shape shape;
-    std::string str() const;  // "float32(64, ?)"
+    TOPSTITCH_API std::string str() const;  // "float32(64, ?)"
     friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
