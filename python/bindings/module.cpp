@@ -5,12 +5,13 @@
 #include "bind.h"
 #include "topstitch/version.h"
 
-namespace topstitch::bindings {
-void bind_all(pybind11::module_& m);
-}
-
 PYBIND11_MODULE(_core, m) {
+    using namespace topstitch::bindings;
     m.doc() = "C++ core of topstitch; use the package topstitch instead.";
     m.attr("__version__") = TOPSTITCH_VERSION;
-    topstitch::bindings::bind_all(m);
+    bind_errors(m);
+    bind_ndarray(m);
+    bind_graph(m);
+    bind_autodiff(m);
+    bind_executable(m);
 }
