@@ -9,15 +9,19 @@ namespace topstitch {
 
 namespace {
 
-void check_dims(const std::vector<Dim>& dims) {
+// A dim of -1 is one that is not known yet.
+void check_dims(std::vector<Dim>& dims) {
     if (dims.size() > static_cast<std::size_t>(max_rank)) {
         throw UserError(concat("shape: ", dims.size(), " dims were given; at most ", max_rank,
                                " are supported, so merge some with reshape"));
     }
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-        if (dims[axis].is_known() && dims[axis].value() < 0) {
-            throw UserError(concat("shape: dim ", axis, " is ", dims[axis].value(), "; a dim must be 0 or more"));
+        if (!dims[axis].is_known() || dims[axis].value() >= 0) continue;
+        if (dims[axis].value() != -1) {
+            throw UserError(concat("shape: dim ", axis, " is ", dims[axis].value(),
+                                   "; a dim must be 0 or more, or -1 when it is known only at run time"));
         }
+        dims[axis] = Dim::unknown();
     }
 }
 
@@ -30,6 +34,9 @@ Shape::Shape(std::vector<Dim> dims) : dims_(std::move(dims)) {
 }
 
 Shape Shape::of(const Sizes& sizes) {
+    for (std::int64_t size : sizes) {
+        if (size < 0) throw UserError(concat("shape: an array has no dim of ", size, "; its dims must be 0 or more"));
+    }
     return Shape(std::vector<Dim>(sizes.begin(), sizes.end()));
 }
 

@@ -21,7 +21,8 @@ class TOPSTITCH_API Shape {
 public:
     Shape() = default;  // a scalar: rank 0
     Shape(std::initializer_list<Dim> dims);
-    explicit Shape(std::vector<Dim> dims);  // UserError above max_rank dims or for a negative dim
+    // A dim of -1 is unknown; UserError above max_rank dims or for any other negative dim.
+    explicit Shape(std::vector<Dim> dims);
     static Shape of(const Sizes& sizes);
     static Shape unranked();
 
