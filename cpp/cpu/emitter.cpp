@@ -33,9 +33,6 @@ Emitter::Emitter(const loopir::Kernel& kernel, const LoopPlan& plan, const Targe
 
 void Emitter::run() {
     llvm::Type* pointer = ir_.getPtrTy();
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        sizes_[i] = ir_.CreateLoad(code_.i64(), ir_.CreateConstGEP1_64(code_.i64(), function_.getArg(1), i), "size");
-    }
     std::uint64_t argument = 0;
     for (std::size_t b = 0; b < kernel_.buffers.size(); ++b) {
         if (kernel_.buffers[b].role == loopir::BufferParam::Role::local) continue;
@@ -67,7 +64,15 @@ Value* Emitter::dim(const Dim& dim) {
     if (found == size_params_.end()) {
         throw InternalError(concat("LLVM: kernel ", kernel_.name, ": no argument gives ", dim.str()));
     }
-    return sizes_[static_cast<std::size_t>(found - size_params_.begin())];
+    // Loaded when asked for: a kernel that shares this code may have fewer arguments, for sizes that no code uses.
+    const auto number = static_cast<std::size_t>(found - size_params_.begin());
+    if (sizes_[number] == nullptr) {
+        llvm::BasicBlock& entry = function_.getEntryBlock();
+        IRBuilder first(&entry, entry.getFirstInsertionPt());
+        sizes_[number] =
+            first.CreateLoad(code_.i64(), first.CreateConstGEP1_64(code_.i64(), function_.getArg(1), number), "size");
+    }
+    return sizes_[number];
 }
 
 // --- Axes.

@@ -83,7 +83,6 @@ private:
     // The value in copy `id`, as a vector if `lanes` > 1.
     llvm::Value* value_in(const Copies& value, const CopyId& id, int lanes);
     llvm::Value* dim(const Dim& dim);
-    llvm::Value* size_argument(std::size_t number);
 
     // --- Axes.
     int lanes_of(AxisSet axes) const;  // 1 if none of them has lanes
