@@ -160,7 +160,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
     return apply("reshape", {x}, {{"shape", shape}});
 }
 Tensor transpose(const Tensor& x, const std::vector<std::int64_t>& permutation) {
-    return apply("transpose", {x}, {{"axes", permutation}});
+    return apply("transpose", {x}, {{"permutation", permutation}});
 }
 Tensor expand_dims(const Tensor& x, const std::vector<std::int64_t>& axes) {
     return apply("expand_dims", {x}, {{"axes", axes}});

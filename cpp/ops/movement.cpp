@@ -199,7 +199,7 @@ OpDef expand_dims() {
 
 // Axis `permutation[k]` of the input is axis k of the result.
 std::vector<int> permutation_of(const OpView& v, int rank) {
-    if (v.has("axes")) return normalized_axes(v, "axes", rank);
+    if (v.has("permutation")) return normalized_axes(v, "permutation", rank);
     std::vector<int> reversed;
     for (int axis = rank - 1; axis >= 0; --axis) reversed.push_back(axis);
     return reversed;
@@ -222,15 +222,15 @@ OpDef transpose() {
         movement_op("transpose",
                     "The input with its axes permuted: axis k of the result is axis axes[k] of the input. Without "
                     "axes their order is reversed.");
-    def.attributes = {optional_attr("axes", AttributeKind::integers, Attribute(),
+    def.attributes = {optional_attr("permutation", AttributeKind::integers, Attribute(),
                                     "a permutation of the axes; negative ones count from the end, none reverses")};
     def.infer = [](const OpView& v) {
         const Shape& shape = v.in_shape(0);
         const DType dtype = v.input(0).dtype;
         if (!shape.has_rank()) {
-            if (!v.has("axes")) return std::vector{TensorType{dtype, Shape::unranked()}};
-            const auto count = static_cast<int>(v.integers("axes").size());
-            normalized_axes(v, "axes", count);
+            if (!v.has("permutation")) return std::vector{TensorType{dtype, Shape::unranked()}};
+            const auto count = static_cast<int>(v.integers("permutation").size());
+            normalized_axes(v, "permutation", count);
             return std::vector{
                 TensorType{dtype, Shape(std::vector<Dim>(static_cast<std::size_t>(count), Dim::unknown()))}};
         }
@@ -245,8 +245,8 @@ OpDef transpose() {
         return permuted(c, permutation_of(c.op, c.op.in_shape(0).rank()), at);
     }};
     def.gradient = GradientRule{[](GradientContext& g) {
-        if (!g.op.has("axes")) return std::vector{apply("transpose", {g.grad()})};
-        const auto rank = static_cast<int>(g.op.integers("axes").size());
+        if (!g.op.has("permutation")) return std::vector{apply("transpose", {g.grad()})};
+        const auto rank = static_cast<int>(g.op.integers("permutation").size());
         const std::vector<int> permutation = permutation_of(g.op, rank);
         Axes inverse(permutation.size());
         for (std::size_t k = 0; k < permutation.size(); ++k) {

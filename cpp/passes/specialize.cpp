@@ -94,6 +94,16 @@ std::vector<TensorRef> needed_placeholders(const GraphData& graph, const std::ve
     return placeholders;
 }
 
+void require_decided(const Program& program) {
+    for (const OpNode& node : program.graph->ops) {
+        for (const TensorType& type : node.outputs) {
+            const bool decided = type.shape.has_rank() && std::none_of(type.shape.dims().begin(), type.shape.dims().end(),
+                                                                       [](const Dim& dim) { return dim.is_unknown(); });
+            if (!decided) throw NeedsExactSizes(concat("[", node.def->name, "] its result ", type.str(), " is not decided"));
+        }
+    }
+}
+
 Program specialize(const SpecializeRequest& request) {
     const GraphData& source = *request.graph;
     Program program;

@@ -24,6 +24,14 @@ struct SpecializeRequest {
     std::map<std::string, std::int64_t, std::less<>> hints;  // present values (>= 2) of the symbols
 };
 
+// Thrown when a dim cannot be expressed by the symbols: the program has to be specialised for exact sizes.
+class NeedsExactSizes : public Error {
+public:
+    using Error::Error;
+};
+// Throws NeedsExactSizes, naming the operation, when some dim of the program is neither a number nor an expression.
+void require_decided(const Program& program);
+
 // UserError for a placeholder that is needed and not fed, and for shapes that do not fit.
 Program specialize(const SpecializeRequest& request);
 

@@ -126,20 +126,28 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
     {
         const std::lock_guard lock(mutex_);
         if (auto found = find(pattern, symbols, known)) return found;
-        if (known) {
-            // Known pattern, other sizes than were assumed (for instance two dims that have to differ by one).
-            exact_pattern.push_back(exact_marker);
-            for (const Sizes* shape : shapes) exact_pattern.insert(exact_pattern.end(), shape->begin(), shape->end());
-            bool ignored = false;
-            if (auto found = find(exact_pattern, {}, ignored)) {
-                symbols.clear();
-                return found;
-            }
+        exact_pattern.push_back(exact_marker);
+        for (const Sizes* shape : shapes) exact_pattern.insert(exact_pattern.end(), shape->begin(), shape->end());
+        bool ignored = false;
+        if (auto found = find(exact_pattern, {}, ignored)) {
+            symbols.clear();
+            return found;
         }
     }
     // Compiled outside the lock; when two threads race, the second result is dropped.
-    std::shared_ptr<const Variant> made = compile(graph, shapes, known);
-    if (known) {
+    std::shared_ptr<const Variant> made;
+    // For exact sizes when the pattern is known but other sizes were assumed (for instance two dims that have to differ
+    // by one), and when a size is no expression of the symbols (an odd length halved).
+    bool exact = known;
+    if (!exact) {
+        try {
+            made = compile(graph, shapes, false);
+        } catch (const NeedsExactSizes&) {
+            exact = true;
+        }
+    }
+    if (exact) {
+        made = compile(graph, shapes, true);
         symbols.clear();
         pattern = std::move(exact_pattern);
     }

@@ -66,7 +66,9 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
     HintedAssumptions assumptions(request.hints, assumed);
     {
         const ScopedDimAssumptions scope(&assumptions);
+        require_decided(program_);
         program_ = canonicalize(program_);
+        require_decided(program_);
     }
     program_.assumptions = std::move(assumed);
     stitch::StitchOptions stitch_options;

@@ -18,7 +18,7 @@ namespace topstitch {
 
 class Variant {
 public:
-    // Compiles; `request` refers to the user's graph, which is only read here.
+    // Compiles; `request` refers to the user's graph, which is only read here. Throws NeedsExactSizes as specialize does.
     Variant(const SpecializeRequest& request, const CompileOptions& options, Device& device);
 
     // Whether these values of the symbols satisfy what was assumed when compiling.

@@ -14,6 +14,7 @@ using loopir::ScalarOp;
 
 // More requests than this and a view is computed once instead of being repeated in its readers.
 constexpr std::size_t max_inlined_requests = 16;
+constexpr double max_inlined_cost = 12;
 
 double cost_of(const loopir::Instr& instr) {
     switch (instr.op) {
@@ -106,7 +107,9 @@ private:
             if (instr.op == ScalarOp::index_value && !instr.index.is_constant()) access.index_uses.push_back(instr.index);
         }
         look_through(access, direct);
-        access.inlined = look_through_ && node.def->view && !access.is_reduce &&
+        // What reads nothing (a fill, a size), and a cheap single number, costs a kernel less than a load would.
+        const bool cheap_scalar = (access.requests.empty() || access.vars.empty()) && access.cost <= max_inlined_cost;
+        access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce &&
                          access.requests.size() <= max_inlined_requests;
         return access;
     }

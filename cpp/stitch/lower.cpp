@@ -328,7 +328,8 @@ private:
         param.name = graph_.op(ref.op).name.empty() ? concat("t", ref.op) : graph_.op(ref.op).name;
         param.dtype = stored_dtype(type.dtype);
         param.size = type.shape.num_elements() * Dim(is_complex(type.dtype) ? 2 : 1);
-        const bool read_back = writing && region_.members.contains(ref.op) && phases_.row.at(ref.op) && phases_.passes > 1;
+        const bool read_back = writing && region_.members.contains(ref.op) && phases_.row.at(ref.op) &&
+                               phases_.pass.at(ref.op) + 1 < phases_.passes;
         param.role = replaced_here || read_back ? BufferParam::Role::inout
                      : writing                  ? BufferParam::Role::output
                                                 : BufferParam::Role::input;

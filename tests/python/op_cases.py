@@ -278,7 +278,7 @@ CASES: dict[str, list[Case]] = {
     # --- conversion
     "cast": [Case(lambda x: x.astype(np.float64), attrs={"dtype": "float64"}, dtypes=(*NUMBERS, "bool"), grad=False),
              Case(lambda x: np.trunc(x).astype(np.int32), attrs={"dtype": "int32"}, dtypes=FLOATS, grad=False),
-             Case(lambda x: x.astype(np.float32), attrs={"dtype": "float32"}, dtypes=("float64",), second=False)],
+             Case(lambda x: x.astype(np.float32), attrs={"dtype": "float32"}, dtypes=("float64",), grad=False)],
     "real": [Case(np.real, dtypes=("complex64", "float32"), grad=False)],
     "imag": [Case(np.imag, dtypes=("complex64", "float32"), grad=False)],
     "conj": [Case(np.conj, dtypes=("complex64", "float32"), grad=False)],
@@ -350,7 +350,7 @@ CASES: dict[str, list[Case]] = {
     "l2_norm": reduction(lambda x, axis=None, keepdims=False: np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims)), FLOATS),
     # --- movement
     "reshape": [Case(lambda x: x.reshape(5, 12), (SHAPE,), attrs={"shape": (5, -1)}, dtypes=(*NUMBERS, "bool", "complex64"))],
-    "transpose": [Case(lambda x: x.transpose(2, 0, 1), (SHAPE,), attrs={"axes": (2, 0, 1)}, dtypes=(*NUMBERS, "bool", "complex64")),
+    "transpose": [Case(lambda x: x.transpose(2, 0, 1), (SHAPE,), attrs={"permutation": (2, 0, 1)}, dtypes=(*NUMBERS, "bool", "complex64")),
                   Case(np.transpose, (SHAPE,), dtypes=("float32",))],
     "swap_axes": [Case(lambda x: x.swapaxes(0, 2), (SHAPE,), attrs={"axis1": 0, "axis2": -1})],
     "squeeze": [Case(lambda x: x.squeeze(), ((1, 3, 1, 5),)), Case(lambda x: x.squeeze(2), ((1, 3, 1, 5),), attrs={"axis": 2})],

