@@ -185,11 +185,11 @@ struct OpDef {
     std::vector<std::string> mpsgraph;  // the counterparts' names
     std::string onnx;
 
-    int attribute_index(std::string_view attribute) const;  // -1 when there is none
+    TOPSTITCH_API int attribute_index(std::string_view attribute) const;  // -1 when there is none
 };
 
 // All operations; defined in ops/registry.cpp as an explicit list of families.
-const std::vector<OpDef>& all_ops();
-const OpDef* find_op(std::string_view name);  // null when there is none
+TOPSTITCH_API const std::vector<OpDef>& all_ops();
+TOPSTITCH_API const OpDef* find_op(std::string_view name);  // null when there is none
 
 }  // namespace topstitch

@@ -1,4 +1,4 @@
-// Operations that move bits or parts between elements: reinterpret_cast, and complex numbers as planes of real ones.
+// Operations that move bits or parts between elements: bitcast, and complex numbers as planes of real ones.
 // Bytes are little-endian on every device.
 #include <utility>
 
@@ -99,9 +99,9 @@ Shape reinterpreted_shape(const OpView& view, DType from, DType to) {
     return Shape(std::move(dims));
 }
 
-OpDef reinterpret_cast_op() {
+OpDef bitcast_op() {
     OpDef def;
-    def.name = "reinterpret_cast";
+    def.name = "bitcast";
     def.family = "conversion";
     def.doc =
         "The bytes of the elements read as another dtype, little-endian. Between dtypes of one size the shape stays; "
@@ -215,7 +215,7 @@ OpDef complex_from_planar_op() {
 }  // namespace
 
 std::vector<OpDef> conversion_bits_ops() {
-    return {reinterpret_cast_op(), planar_from_complex_op(), complex_from_planar_op()};
+    return {bitcast_op(), planar_from_complex_op(), complex_from_planar_op()};
 }
 
 }  // namespace topstitch::ops

@@ -196,6 +196,7 @@ OpDef gather_along_axis() {
 OpDef gather_along_axis_gradient() {
     OpDef def;
     def.name = "gather_along_axis_gradient";
+    def.internal = true;
     def.family = "indexing";
     def.doc =
         "The adjoint of gather_along_axis: along the axis, whose length is that of the third tensor, each element is "

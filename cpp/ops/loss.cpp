@@ -59,6 +59,7 @@ Shape check_rows(const OpView& view, const Shape& rows, const Shape& labels) {
 OpDef one_hot_like_op() {
     OpDef def;
     def.name = "one_hot_like";
+    def.internal = true;
     def.family = "loss";
     def.doc =
         "1 where the position along the axis is the label, else 0, in the shape and dtype of `like`, of which nothing "

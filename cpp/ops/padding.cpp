@@ -300,6 +300,7 @@ Copy copy_of_edge(loopir::Builder& b, const Index& shift, const Index& at, const
 OpDef pad_gradient() {
     OpDef def;
     def.name = "pad_gradient";
+    def.internal = true;
     def.family = "slicing";
     def.doc =
         "The adjoint of pad along one axis, for the modes that copy elements: for each element of the unpadded axis "

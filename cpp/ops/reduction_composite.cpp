@@ -25,6 +25,7 @@ Tensor count_of(const OpView& view, const Tensor& x, DType dtype) {
 OpDef size() {
     OpDef def;
     def.name = "size";
+    def.internal = true;
     def.family = "reduction";
     def.doc =
         "The number of elements along axes (none: of all of them), as a scalar. It is taken from the shape, so that "
@@ -249,6 +250,7 @@ Tensor others_by_mask(const Tensor& x, std::int64_t axis) {
 OpDef product_of_others() {
     OpDef def;
     def.name = "product_of_others";
+    def.internal = true;
     def.family = "reduction";
     def.doc =
         "For each element the product of all the others along an axis, without any division, so that zeros are exact: "

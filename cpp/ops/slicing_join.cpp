@@ -124,6 +124,7 @@ Tensor window(const Tensor& x, int axis, const Dim& offset, const Dim& length) {
 OpDef concat_part() {
     OpDef def;
     def.name = "concat_part";
+    def.internal = true;
     def.family = "slicing";
     def.doc =
         "One of the tensors that were put together by concat: the slice of the first input where part number `part` of "
@@ -254,6 +255,7 @@ OpDef split() {
 OpDef axis_window() {
     OpDef def;
     def.name = "axis_window";
+    def.internal = true;
     def.family = "slicing";
     def.doc =
         "`length` elements from `offset` on along an axis, with window = (offset, length) given as dims, which may be "
@@ -393,6 +395,7 @@ OpDef tile() {
 OpDef tile_gradient() {
     OpDef def;
     def.name = "tile_gradient";
+    def.internal = true;
     def.family = "slicing";
     def.doc = "The adjoint of tile: the sum of the repetitions. Multiples must be 1 or more.";
     def.args = {{"gradient", "numbers, of the shape that tile gives"}};
