@@ -331,7 +331,7 @@ Index operator-(const Index& a, const Index& b) {
 }
 
 Index operator*(const Index& a, const Dim& factor) {
-    Index product = a.constant_ * factor;
+    Index product = is_number(a.constant_, 0) ? Dim(0) : a.constant_ * factor;
     for (const Index::Part& part : a.parts_) product.add(part.coefficient * factor, part.term);
     return product;
 }

@@ -199,7 +199,13 @@ private:
         std::size_t next = 0;
         for (const BufferParam& param : kernel_.buffers) {
             Memory memory;
-            if (!param.size.is_unknown()) memory.size = number(param.size);
+            if (!param.size.is_unknown()) {
+                memory.size = number(param.size);
+                if (memory.size < 0) {
+                    throw InternalError(concat("interpret: kernel ", kernel_.name, ": buffer ", param.name, " has ",
+                                               memory.size, " elements, but the number must not be negative"));
+                }
+            }
             if (param.role == BufferParam::Role::local) {
                 memory.scratch.resize(static_cast<std::size_t>(memory.size) * size_of(param.dtype));
                 memory.written.resize(static_cast<std::size_t>(memory.size));
