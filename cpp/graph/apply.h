@@ -13,8 +13,9 @@ namespace topstitch {
 
 // Outputs of the new operation (none for `assign`). Arrays in attributes are not copied: they must not change later.
 // UserError/TypeError naming the operation when something does not fit.
-std::vector<Tensor> apply(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,
-                          const NamedAttributes& attributes = {}, const std::string& name = "");
+TOPSTITCH_API std::vector<Tensor> apply(const std::shared_ptr<GraphData>& graph, const OpDef& def,
+                                        const std::vector<Tensor>& inputs, const NamedAttributes& attributes = {},
+                                        const std::string& name = "");
 
 // The same, giving the operation itself: also for those without outputs.
 Operation apply_operation(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,

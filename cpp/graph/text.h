@@ -27,8 +27,11 @@ std::optional<std::string> base64_decode(std::string_view text);
 // --- Attributes. Arrays of up to 16 elements list them: float32(2,)[1.0, 2.5]; others show their bytes.
 std::string attribute_text(const Attribute& value);
 
+// --- Dims: "64", "?", "batch", "2*batch + 1", as Dim::str() writes them. UserError for anything else.
+TOPSTITCH_API Dim dim_from_text(std::string_view text);
+
 // --- Graphs.
 std::string operation_text(const GraphData& graph, OpId id, bool with_location);
-std::string graph_text(const GraphData& graph, bool with_locations);
+TOPSTITCH_API std::string graph_text(const GraphData& graph, bool with_locations);
 
 }  // namespace topstitch

@@ -34,6 +34,7 @@ public:
     // A value of a known kind, as attribute_text() writes it.
     Attribute attribute(AttributeKind kind);
     DType dtype();
+    Dim dim();
     Shape shape();
 
     int line() const { return line_; }
@@ -51,7 +52,6 @@ public:
 
 private:
     struct DimPart;
-    Dim dim();
     DimPart dim_sum(int depth);
     DimPart dim_product(int depth);
     DimPart dim_factor(int depth);

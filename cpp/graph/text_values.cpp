@@ -291,6 +291,21 @@ NDArray TextReader::array() {
     return result;
 }
 
+Dim dim_from_text(std::string_view text) {
+    TextReader reader(text);
+    try {
+        const Dim dim = reader.dim();
+        reader.skip_blanks();
+        if (!reader.at_end()) reader.fail(concat("expected the end of the dim, but found ", reader.found()));
+        return dim;
+    } catch (const UserError& error) {
+        // The text is one dim, so that line and column say nothing.
+        const std::string message = error.what();
+        throw UserError(concat("shape: the dim '", text.substr(0, 60), "' is not understood: ",
+                               message.substr(message.find(": ") + 2)));
+    }
+}
+
 Attribute TextReader::attribute(AttributeKind kind) {
     switch (kind) {
         case AttributeKind::none:
