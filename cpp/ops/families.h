@@ -16,7 +16,7 @@ std::vector<OpDef> binary_math_ops();      // binary_math.cpp: power, atan2, hyp
 std::vector<OpDef> binary_logic_ops();     // binary_logic.cpp: comparison, logic, bits
 std::vector<OpDef> ternary_ops();          // ternary.cpp: where, clamp, fma
 std::vector<OpDef> conversion_ops();       // conversion.cpp: cast, complex parts, full_like
-std::vector<OpDef> conversion_bits_ops();  // conversion_bits.cpp: reinterpret_cast, planes of complex numbers
+std::vector<OpDef> conversion_bits_ops();  // conversion_bits.cpp: bitcast, planes of complex numbers
 std::vector<OpDef> reduction_ops();        // reduction.cpp: sum, product, max, min, all, any, argmax, argmin
 std::vector<OpDef> composite_reduction_ops();  // reduction_composite.cpp: mean, variance, logsumexp, norms
 std::vector<OpDef> movement_ops();             // movement.cpp: reshape, transpose, squeeze, reverse, ...
