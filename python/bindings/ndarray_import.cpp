@@ -1,0 +1,201 @@
+// Reads array-like Python objects as NDArrays, without copying where their memory can be viewed.
+// NumPy arrays directly, DLPack producers through it, everything else through numpy.asarray.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "bind_ndarray.h"
+#include "ndarray_parts.h"
+#include "topstitch/error.h"
+
+namespace py = pybind11;
+
+namespace topstitch::bindings {
+
+namespace {
+
+std::string type_name(py::handle object) {
+    return py::str(py::type::handle_of(object).attr("__name__"));
+}
+
+// Errors that mean "this object is not an array"; others, such as KeyboardInterrupt, pass.
+bool is_conversion_error(const py::error_already_set& error) {
+    for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError, PyExc_BufferError,
+                           PyExc_AttributeError, PyExc_RuntimeError}) {
+        if (error.matches(kind)) return true;
+    }
+    return false;
+}
+
+std::string message_of(const py::error_already_set& error) {
+    return py::str(error.value());
+}
+
+py::module_ numpy_module() {
+    return py::module_::import("numpy");
+}
+
+py::array as_numpy(py::handle object, const std::string& what) {
+    try {
+        return numpy_module().attr("asarray")(object);
+    } catch (py::error_already_set& error) {
+        if (!is_conversion_error(error)) throw;
+        throw TypeError(concat(what, ": the ", type_name(object), " cannot be read as an array (", message_of(error),
+                               "); pass a NumPy array, a number, or lists of numbers of equal lengths"));
+    }
+}
+
+bool is_masked(py::handle array) {
+    return Py_TYPE(array.ptr()) != py::detail::npy_api::get().PyArray_Type_ && py::hasattr(array, "_mask") &&
+           py::hasattr(array, "filled");
+}
+
+// A view of a NumPy array, or a copy when its data is not aligned.
+NDArray view_numpy(py::array array, const std::string& what, CopyMode copy) {
+    if (is_masked(array)) {
+        throw TypeError(concat(
+            what, ": the array is masked, and the mask would be lost; fill it first, e.g. with array.filled(0)"));
+    }
+    const auto dtype = dtype_from_numpy(array.dtype());
+    if (!dtype) reject_numpy_dtype(array.dtype(), what);
+    if (array.ndim() > max_rank) {
+        throw UserError(concat(what, ": the array has ", array.ndim(), " dims; at most ", max_rank,
+                               " are supported, so merge some with reshape"));
+    }
+    if ((array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) == 0) {
+        if (copy == CopyMode::never)
+            throw UserError(
+                concat(what, ": the data is not aligned to its element size and has to be copied, but copy is False"));
+        array = py::array(array.attr("copy")());
+    }
+    const Sizes shape(array.shape(), array.shape() + array.ndim());
+    const Sizes strides(array.strides(), array.strides() + array.ndim());
+    const bool readonly = !array.writeable();
+    void* first = const_cast<void*>(array.data());
+    // The bytes between the lowest and the highest address that the view touches.
+    std::int64_t low = 0;
+    std::int64_t high = array.size() > 0 ? array.itemsize() : 0;
+    for (std::size_t i = 0; i < shape.size() && array.size() > 0; ++i) {
+        (strides[i] < 0 ? low : high) += strides[i] * (shape[i] - 1);
+    }
+    const auto buffer = Buffer::borrow(static_cast<char*>(first) + low, static_cast<std::size_t>(high - low), readonly,
+                                       release_of(std::move(array)));
+    return NDArray(buffer, first, *dtype, shape, strides);
+}
+
+bool fits_64_bits(py::handle integer) {
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+    if (overflow <= 0) return overflow == 0;
+    PyLong_AsUnsignedLongLong(integer.ptr());  // negative ones have been answered above
+    const bool fits = PyErr_Occurred() == nullptr;
+    PyErr_Clear();
+    return fits;
+}
+
+// Numbers and lists adapt to `dtype`, but neither lose a fraction nor leave its range.
+py::array convert_plain(py::handle object, DType dtype, const std::string& what) {
+    const bool huge = PyLong_Check(object.ptr()) && !fits_64_bits(object);
+    if (huge && !is_floating(dtype) && !is_complex(dtype)) {
+        throw UserError(
+            concat(what, ": the integer ", std::string(py::str(object)), " is out of range for ", name_of(dtype)));
+    }
+    const py::array natural = as_numpy(huge ? py::float_(py::reinterpret_borrow<py::object>(object)) : object, what);
+    const char kind = natural.dtype().kind();
+    const std::string_view order = "biufc";
+    const std::size_t from = order.find(kind);
+    if (from == std::string_view::npos) reject_numpy_dtype(natural.dtype(), what);
+    const bool to_integer = is_integer(dtype);
+    const bool complex_to_real = kind == 'c' && !is_complex(dtype);
+    const bool real_to_integer = kind == 'f' && (to_integer || dtype == DType::boolean) && natural.size() > 0;
+    const bool integer_to_bool = (kind == 'i' || kind == 'u') && dtype == DType::boolean;
+    if (complex_to_real || real_to_integer || integer_to_bool) {
+        const char* const names[] = {"booleans", "integers", "integers", "floats", "complex numbers"};
+        throw TypeError(concat(what, ": Python ", names[from], " do not become ", name_of(dtype),
+                               "; convert them yourself, e.g. with numpy.asarray(values).astype('", name_of(dtype),
+                               "')"));
+    }
+    const py::array converted = natural.attr("astype")(numpy_dtype(dtype));
+    if ((kind == 'i' || kind == 'u') && to_integer &&
+        !numpy_module().attr("array_equal")(natural, converted).cast<bool>()) {
+        throw UserError(concat(what, ": an integer is out of range for ", name_of(dtype), "; use a wider dtype"));
+    }
+    return converted;
+}
+
+NDArray convert(const NDArray& array, DType dtype, const std::string& what, CopyMode copy) {
+    if (array.dtype() == dtype) return copy == CopyMode::always ? array.copy() : array;
+    if (copy == CopyMode::never) {
+        throw UserError(concat(what, ": the array is ", name_of(array.dtype()), " and has to be copied to become ",
+                               name_of(dtype), ", but copy is False"));
+    }
+    const py::array converted = ndarray_to_numpy(array).attr("astype")(numpy_dtype(dtype));
+    return view_numpy(converted, what, CopyMode::if_needed);
+}
+
+NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::string& what, CopyMode copy) {
+    if (copy == CopyMode::never)
+        throw UserError(
+            concat(what, ": a ", type_name(object), " has to be copied to become an array, but copy is False"));
+    if (dtype) return view_numpy(convert_plain(object, *dtype, what), what, copy);
+    const py::array natural = as_numpy(object, what);
+    // Python has one complex type; ours is complex64.
+    const bool is_complex128 = natural.dtype().kind() == 'c';
+    return view_numpy(is_complex128 ? convert_plain(object, DType::complex64, what) : natural, what, copy);
+}
+
+NDArray import_array(py::handle object, const std::string& what, CopyMode copy) {
+    if (py::isinstance<py::array>(object)) return view_numpy(py::reinterpret_borrow<py::array>(object), what, copy);
+    if (py::hasattr(object, "__dlpack__") && py::hasattr(object, "__dlpack_device__")) {
+        try {
+            return ndarray_from_dlpack(object, what);
+        } catch (py::error_already_set& error) {
+            // Some producers refuse by DLPack what they give to NumPy, or explain it better there.
+            if (!is_conversion_error(error)) throw;
+        }
+    }
+    return view_numpy(as_numpy(object, what), what, copy);
+}
+
+bool carries_dtype(py::handle object, int depth) {
+    PyObject* raw = object.ptr();
+    if (PyFloat_CheckExact(raw) || PyLong_CheckExact(raw) || PyBool_Check(raw) || PyComplex_CheckExact(raw))
+        return false;
+    if (!PyList_Check(raw) && !PyTuple_Check(raw)) return true;
+    if (depth > max_rank) return true;  // perhaps a list inside itself: NumPy will tell
+    // A list of arrays has the dtype of its arrays.
+    for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {
+        if (carries_dtype(item, depth + 1)) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+bool carries_dtype(py::handle object) {
+    return carries_dtype(object, 0);
+}
+
+NDArray ndarray_from_python(py::handle object, std::optional<DType> dtype, const char* what, CopyMode copy) {
+    if (object.is_none()) throw TypeError(concat(what, ": got None; pass an array, a number, or lists of numbers"));
+    const bool ours = py::isinstance<NDArray>(object);
+    if (!ours && !carries_dtype(object)) return import_plain(object, dtype, what, copy);
+    const NDArray array = ours ? object.cast<const NDArray&>() : import_array(object, what, copy);
+    return convert(array, dtype.value_or(array.dtype()), what, copy);
+}
+
+py::array ndarray_to_numpy(const NDArray& array, py::handle owner) {
+    const py::object holder = owner ? py::reinterpret_borrow<py::object>(owner) : py::cast(array);
+    py::array result(numpy_dtype(array.dtype()), array.shape(), array.byte_strides(), array.data(), holder);
+    if (array.readonly()) py::detail::array_proxy(result.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+    return result;
+}
+
+py::tuple tuple_of(const Sizes& sizes) {
+    py::tuple result(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) result[i] = sizes[i];
+    return result;
+}
+
+}  // namespace topstitch::bindings

@@ -1,0 +1,39 @@
+// Pieces of the NDArray binding that have a file of their own.
+// Used by bind_ndarray.cpp and its neighbours only.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <functional>
+#include <string>
+
+#include "topstitch/ndarray.h"
+
+namespace topstitch::bindings {
+
+// ndarray_owner.cpp
+// Runs `action` with the GIL held, from any thread; not at all once the interpreter goes down.
+void with_gil_unless_finalizing(const std::function<void()>& action);
+// A release function for Buffer::borrow that drops the reference to `owner`.
+std::function<void()> release_of(pybind11::object owner);
+
+// ndarray_dlpack.cpp
+NDArray ndarray_from_dlpack(pybind11::handle object, const std::string& what);
+pybind11::object ndarray_to_dlpack(const NDArray& array, pybind11::handle stream, pybind11::handle max_version,
+                                   pybind11::handle dl_device, pybind11::handle copy);
+
+// ndarray_index.cpp
+pybind11::object get_item(pybind11::object self, pybind11::object key);
+void set_item(pybind11::object self, pybind11::object key, pybind11::object value);
+
+// ndarray_display.cpp
+std::string repr_of(const NDArray& array);
+std::string html_of(const NDArray& array);
+
+// ndarray_operators.cpp
+void bind_operators(pybind11::object cls);
+
+// dtype_object.cpp
+void bind_dtype(pybind11::module_& m);
+
+}  // namespace topstitch::bindings
