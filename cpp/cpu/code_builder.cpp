@@ -38,9 +38,13 @@ llvm::BasicBlock* CodeBuilder::new_block(const char* name) {
     return block;
 }
 
-void CodeBuilder::open_level(llvm::BasicBlock* preheader) { levels_.push_back({preheader, {Memo{}}}); }
+void CodeBuilder::open_level(llvm::BasicBlock* preheader) {
+    levels_.push_back({preheader, {Memo{}}});
+}
 
-void CodeBuilder::close_level() { levels_.pop_back(); }
+void CodeBuilder::close_level() {
+    levels_.pop_back();
+}
 
 template <typename Make>
 llvm::Value* CodeBuilder::shared(unsigned operation, llvm::Type* type, llvm::Value* a, llvm::Value* b, Make make) {
@@ -91,12 +95,13 @@ llvm::Value* CodeBuilder::quotient(llvm::Value* a, llvm::Value* b) {
     return is_number(b, 1) ? a : binary(llvm::Instruction::UDiv, a, b);
 }
 
-llvm::Value* CodeBuilder::remainder(llvm::Value* a, llvm::Value* b) { return binary(llvm::Instruction::URem, a, b); }
+llvm::Value* CodeBuilder::remainder(llvm::Value* a, llvm::Value* b) {
+    return binary(llvm::Instruction::URem, a, b);
+}
 
 llvm::Value* CodeBuilder::at_least_one(llvm::Value* a) {
-    return shared(key_at_least_one, a->getType(), a, nullptr, [&] {
-        return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, number(1));
-    });
+    return shared(key_at_least_one, a->getType(), a, nullptr,
+                  [&] { return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, number(1)); });
 }
 
 llvm::Value* CodeBuilder::element(llvm::Type* type, llvm::Value* pointer, llvm::Value* offset) {
@@ -125,13 +130,14 @@ llvm::Value* CodeBuilder::counting(llvm::Type* scalar_type, int lanes) {
 
 llvm::Value* CodeBuilder::below(llvm::Value* start, llvm::Value* end, int lanes) {
     llvm::Value* left = sub(end, start);
-    return shared(key_below, llvm::FixedVectorType::get(ir_.getInt1Ty(), static_cast<unsigned>(lanes)), left, nullptr, [&] {
-        // In 32 bits, where the comparison costs least; more than `lanes` does not matter.
-        llvm::Value* capped = ir_.CreateSelect(ir_.CreateICmpSLT(left, number(lanes)), left, number(lanes));
-        llvm::Value* narrow = ir_.CreateTrunc(capped, ir_.getInt32Ty());
-        return ir_.CreateICmpSLT(counting(ir_.getInt32Ty(), lanes),
-                                 ir_.CreateVectorSplat(static_cast<unsigned>(lanes), narrow));
-    });
+    return shared(
+        key_below, llvm::FixedVectorType::get(ir_.getInt1Ty(), static_cast<unsigned>(lanes)), left, nullptr, [&] {
+            // In 32 bits, where the comparison costs least; more than `lanes` does not matter.
+            llvm::Value* capped = ir_.CreateSelect(ir_.CreateICmpSLT(left, number(lanes)), left, number(lanes));
+            llvm::Value* narrow = ir_.CreateTrunc(capped, ir_.getInt32Ty());
+            return ir_.CreateICmpSLT(counting(ir_.getInt32Ty(), lanes),
+                                     ir_.CreateVectorSplat(static_cast<unsigned>(lanes), narrow));
+        });
 }
 
 }  // namespace topstitch::cpu

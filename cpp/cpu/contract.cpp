@@ -133,7 +133,9 @@ private:
 
 }  // namespace
 
-std::vector<int> count_uses(const Kernel& kernel) { return UseCounter(kernel).take(); }
+std::vector<int> count_uses(const Kernel& kernel) {
+    return UseCounter(kernel).take();
+}
 
 Kernel contract(Kernel kernel) {
     Contractor(kernel).run(kernel.body);

@@ -22,7 +22,9 @@ std::optional<std::int64_t> constant_of(Value* value) {
     return constant->getSExtValue();
 }
 
-bool fits_in_32_bits(const Dim& dim) { return dim.is_known() && dim.value() < std::numeric_limits<std::int32_t>::max(); }
+bool fits_in_32_bits(const Dim& dim) {
+    return dim.is_known() && dim.value() < std::numeric_limits<std::int32_t>::max();
+}
 
 // Limits of magnitudes: what passes 31 bits has no limit.
 std::int64_t checked(std::int64_t limit) {
@@ -100,10 +102,13 @@ void Emitter::scale(LaneIndex& index, Value* factor) {
 
 LaneIndex Emitter::term_index(const IndexTerm& term, const CopyId& id) {
     switch (term.kind) {
-        case IndexTerm::Kind::var: return var_index(term.var, id);
+        case IndexTerm::Kind::var:
+            return var_index(term.var, id);
         case IndexTerm::Kind::floor_div:
-        case IndexTerm::Kind::mod: return quotient_index(term, id);
-        case IndexTerm::Kind::value: break;
+        case IndexTerm::Kind::mod:
+            return quotient_index(term, id);
+        case IndexTerm::Kind::value:
+            break;
     }
     LaneIndex result;
     const Copies& value = copies(term.value);
@@ -230,7 +235,8 @@ Place Emitter::place(int buffer, const Index& index, const CopyId& id) {
     for (std::size_t i = 0; i < addends.size();) {
         const int depth = code_.depth_of(addends[i]);
         Value* offset = addends[i];
-        for (++i; i < addends.size() && code_.depth_of(addends[i]) == depth; ++i) offset = code_.add(offset, addends[i]);
+        for (++i; i < addends.size() && code_.depth_of(addends[i]) == depth; ++i)
+            offset = code_.add(offset, addends[i]);
         pointer = code_.element(type, pointer, offset);
     }
     pointer = code_.element(type, pointer, code_.number(at.base.constant));

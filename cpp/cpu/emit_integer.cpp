@@ -14,28 +14,45 @@ Value* ScalarEmitter::integer_arithmetic(ScalarOp op, DType type, llvm::ArrayRef
     const bool is_signed = is_signed_integer(type);
     Value* a = args[0];
     switch (op) {
-        case ScalarOp::add: return ir_.CreateAdd(a, args[1]);
-        case ScalarOp::sub: return ir_.CreateSub(a, args[1]);
-        case ScalarOp::mul: return ir_.CreateMul(a, args[1]);
-        case ScalarOp::div: return divide(false, is_signed, a, args[1]);
-        case ScalarOp::rem: return divide(true, is_signed, a, args[1]);
-        case ScalarOp::neg: return ir_.CreateNeg(a);
+        case ScalarOp::add:
+            return ir_.CreateAdd(a, args[1]);
+        case ScalarOp::sub:
+            return ir_.CreateSub(a, args[1]);
+        case ScalarOp::mul:
+            return ir_.CreateMul(a, args[1]);
+        case ScalarOp::div:
+            return divide(false, is_signed, a, args[1]);
+        case ScalarOp::rem:
+            return divide(true, is_signed, a, args[1]);
+        case ScalarOp::neg:
+            return ir_.CreateNeg(a);
         case ScalarOp::abs:
             if (!is_signed) return a;
             return ir_.CreateIntrinsic(llvm::Intrinsic::abs, {a->getType()}, {a, ir_.getFalse()});
-        case ScalarOp::fma: return ir_.CreateAdd(ir_.CreateMul(a, args[1]), args[2]);
+        case ScalarOp::fma:
+            return ir_.CreateAdd(ir_.CreateMul(a, args[1]), args[2]);
         case ScalarOp::min:
-        case ScalarOp::fmin: return call(is_signed ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, {a, args[1]});
+        case ScalarOp::fmin:
+            return call(is_signed ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, {a, args[1]});
         case ScalarOp::max:
-        case ScalarOp::fmax: return call(is_signed ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, {a, args[1]});
-        case ScalarOp::bit_and: return ir_.CreateAnd(a, args[1]);
-        case ScalarOp::bit_or: return ir_.CreateOr(a, args[1]);
-        case ScalarOp::bit_xor: return ir_.CreateXor(a, args[1]);
-        case ScalarOp::bit_not: return ir_.CreateNot(a);
-        case ScalarOp::shl: return shift(true, is_signed, a, args[1]);
-        case ScalarOp::shr: return shift(false, is_signed, a, args[1]);
-        case ScalarOp::popcount: return call(llvm::Intrinsic::ctpop, {a});
-        default: break;
+        case ScalarOp::fmax:
+            return call(is_signed ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, {a, args[1]});
+        case ScalarOp::bit_and:
+            return ir_.CreateAnd(a, args[1]);
+        case ScalarOp::bit_or:
+            return ir_.CreateOr(a, args[1]);
+        case ScalarOp::bit_xor:
+            return ir_.CreateXor(a, args[1]);
+        case ScalarOp::bit_not:
+            return ir_.CreateNot(a);
+        case ScalarOp::shl:
+            return shift(true, is_signed, a, args[1]);
+        case ScalarOp::shr:
+            return shift(false, is_signed, a, args[1]);
+        case ScalarOp::popcount:
+            return call(llvm::Intrinsic::ctpop, {a});
+        default:
+            break;
     }
     throw InternalError(concat("LLVM: ", loopir::info(op).name, " of ", name_of(type), " has no code"));
 }

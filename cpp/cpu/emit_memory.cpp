@@ -21,7 +21,9 @@ std::optional<std::int64_t> constant_stride(Value* stride) {
     return constant->getSExtValue();
 }
 
-llvm::Align element_align(llvm::Type* type) { return llvm::Align(std::max(1u, type->getScalarSizeInBits() / 8)); }
+llvm::Align element_align(llvm::Type* type) {
+    return llvm::Align(std::max(1u, type->getScalarSizeInBits() / 8));
+}
 
 }  // namespace
 
@@ -77,9 +79,10 @@ Value* Emitter::load_lanes(int buffer, const Place& place, Value* guard, int lan
             value = load_at(buffer, vector, pointer);
         } else if (masks_natively(buffer)) {
             Value* mask = forward ? guard : ir_.CreateVectorReverse(guard);
-            value = ir_.CreateMaskedLoad(vector, pointer, element_align(type), mask, llvm::Constant::getNullValue(vector));
+            value =
+                ir_.CreateMaskedLoad(vector, pointer, element_align(type), mask, llvm::Constant::getNullValue(vector));
         } else {
-            return load_each(buffer, place, guard, lanes);
+            return load_all_or_each(buffer, place, guard, lanes);
         }
         return forward ? value : ir_.CreateVectorReverse(value);
     }
@@ -87,6 +90,26 @@ Value* Emitter::load_lanes(int buffer, const Place& place, Value* guard, int lan
         return load_strided(buffer, place, *stride, lanes);
     }
     return load_each(buffer, place, guard, lanes);
+}
+
+// Without masks in the instruction set: most vectors have a guard that is true in every lane.
+Value* Emitter::load_all_or_each(int buffer, const Place& place, Value* guard, int lanes) {
+    llvm::BasicBlock* all = code_.new_block("all");
+    llvm::BasicBlock* some = code_.new_block("some");
+    llvm::BasicBlock* after = code_.new_block("loaded");
+    llvm::PHINode* result = llvm::PHINode::Create(
+        llvm::FixedVectorType::get(memory_type(buffer), static_cast<unsigned>(lanes)), 2, "", after);
+    ir_.CreateCondBr(ir_.CreateAndReduce(guard), all, some);
+    for (llvm::BasicBlock* block : {all, some}) {
+        ir_.SetInsertPoint(block);
+        code_.push_scope();
+        result->addIncoming(
+            block == all ? load_lanes(buffer, place, nullptr, lanes) : load_each(buffer, place, guard, lanes), block);
+        code_.pop_scope();
+        ir_.CreateBr(after);
+    }
+    ir_.SetInsertPoint(after);
+    return result;
 }
 
 // Every second (third, fourth) element: whole vectors, of which the wanted lanes are picked. The last vector ends with
@@ -115,7 +138,8 @@ Value* Emitter::load_each(int buffer, const Place& place, Value* guard, int lane
     auto* vector = llvm::FixedVectorType::get(memory_type(buffer), static_cast<unsigned>(lanes));
     Value* result = llvm::PoisonValue::get(vector);
     for (int lane = 0; lane < lanes; ++lane) {
-        Value* condition = guard == nullptr ? nullptr : ir_.CreateExtractElement(guard, static_cast<std::uint64_t>(lane));
+        Value* condition =
+            guard == nullptr ? nullptr : ir_.CreateExtractElement(guard, static_cast<std::uint64_t>(lane));
         Value* element = load_scalar(buffer, lane_pointer(buffer, place, lane), condition);
         result = ir_.CreateInsertElement(result, element, static_cast<std::uint64_t>(lane));
     }
@@ -125,7 +149,8 @@ Value* Emitter::load_each(int buffer, const Place& place, Value* guard, int lane
 Value* Emitter::load_scalar(int buffer, Value* pointer, Value* guard) {
     if (guard != nullptr) pointer = ir_.CreateSelect(guard, pointer, zeros());
     llvm::Type* type = memory_type(buffer);
-    return guard == nullptr ? load_at(buffer, type, pointer) : ir_.CreateAlignedLoad(type, pointer, element_align(type));
+    return guard == nullptr ? load_at(buffer, type, pointer)
+                            : ir_.CreateAlignedLoad(type, pointer, element_align(type));
 }
 
 Value* Emitter::lane_pointer(int buffer, const Place& place, int lane) {
@@ -241,7 +266,8 @@ void Emitter::store_lanes(int buffer, const Place& place, Value* value, Value* g
 void Emitter::store_each(int buffer, const Place& place, Value* value, Value* guard, int lanes) {
     const bool one_place = place.varying == nullptr && place.stride == nullptr;
     for (int lane = one_place && guard == nullptr ? lanes - 1 : 0; lane < lanes; ++lane) {
-        Value* condition = guard == nullptr ? nullptr : ir_.CreateExtractElement(guard, static_cast<std::uint64_t>(lane));
+        Value* condition =
+            guard == nullptr ? nullptr : ir_.CreateExtractElement(guard, static_cast<std::uint64_t>(lane));
         Value* element = ir_.CreateExtractElement(value, static_cast<std::uint64_t>(lane));
         store_scalar(buffer, lane_pointer(buffer, place, lane), element, condition);
     }

@@ -17,7 +17,9 @@ namespace {
 // The position while nothing has been accumulated: every other one is smaller.
 constexpr std::int64_t nowhere = std::numeric_limits<std::int64_t>::max();
 
-bool keeps_position(Combiner combiner) { return combiner == Combiner::argmin || combiner == Combiner::argmax; }
+bool keeps_position(Combiner combiner) {
+    return combiner == Combiner::argmin || combiner == Combiner::argmax;
+}
 
 }  // namespace
 
@@ -112,9 +114,7 @@ AccState Emitter::split(int accumulator, const AccState& state, int axis) {
     AccState result;
     result.own = state.own;
     result.value = fresh(scalar_.identity(acc.combiner, acc.type));
-    if (keeps_position(acc.combiner)) {
-        result.position = fresh(code_.number(nowhere));
-    }
+    if (keeps_position(acc.combiner)) { result.position = fresh(code_.number(nowhere)); }
     return result;
 }
 

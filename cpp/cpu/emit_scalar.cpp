@@ -20,20 +20,28 @@ ScalarEmitter::ScalarEmitter(CodeBuilder& code, const TargetInfo& target)
 
 llvm::Type* ScalarEmitter::compute_type(DType type) {
     switch (type) {
-        case DType::boolean: return ir_.getInt1Ty();
+        case DType::boolean:
+            return ir_.getInt1Ty();
         case DType::int8:
-        case DType::uint8: return ir_.getInt8Ty();
+        case DType::uint8:
+            return ir_.getInt8Ty();
         case DType::int16:
-        case DType::uint16: return ir_.getInt16Ty();
+        case DType::uint16:
+            return ir_.getInt16Ty();
         case DType::int32:
-        case DType::uint32: return ir_.getInt32Ty();
+        case DType::uint32:
+            return ir_.getInt32Ty();
         case DType::int64:
-        case DType::uint64: return ir_.getInt64Ty();
-        case DType::float32: return ir_.getFloatTy();
-        case DType::float64: return ir_.getDoubleTy();
+        case DType::uint64:
+            return ir_.getInt64Ty();
+        case DType::float32:
+            return ir_.getFloatTy();
+        case DType::float64:
+            return ir_.getDoubleTy();
         case DType::float16:
         case DType::bfloat16:
-        case DType::complex64: break;
+        case DType::complex64:
+            break;
     }
     throw InternalError(concat("LLVM: ", name_of(type), " is not a type to compute in"));
 }
@@ -73,14 +81,22 @@ Value* ScalarEmitter::emit(const Instr& instr, DType operand, llvm::ArrayRef<Val
         case ScalarOp::eq:
         case ScalarOp::ne:
         case ScalarOp::lt:
-        case ScalarOp::le: return compare(instr.op, operand, args[0], args[1]);
-        case ScalarOp::select: return ir_.CreateSelect(args[0], args[1], args[2]);
-        case ScalarOp::cast: return cast(args[0], operand, instr.type);
-        case ScalarOp::bitcast: return ir_.CreateBitCast(args[0], with_lanes(compute_type(instr.type), args[0]));
-        case ScalarOp::to_bits16: return to_bits16(args[0], instr.memory);
-        case ScalarOp::from_bits16: return from_bits16(args[0], instr.memory);
-        case ScalarOp::round_to: return from_bits16(to_bits16(args[0], instr.memory), instr.memory);
-        default: return arithmetic(instr.op, operand, args);
+        case ScalarOp::le:
+            return compare(instr.op, operand, args[0], args[1]);
+        case ScalarOp::select:
+            return ir_.CreateSelect(args[0], args[1], args[2]);
+        case ScalarOp::cast:
+            return cast(args[0], operand, instr.type);
+        case ScalarOp::bitcast:
+            return ir_.CreateBitCast(args[0], with_lanes(compute_type(instr.type), args[0]));
+        case ScalarOp::to_bits16:
+            return to_bits16(args[0], instr.memory);
+        case ScalarOp::from_bits16:
+            return from_bits16(args[0], instr.memory);
+        case ScalarOp::round_to:
+            return from_bits16(to_bits16(args[0], instr.memory), instr.memory);
+        default:
+            return arithmetic(instr.op, operand, args);
     }
 }
 
@@ -91,27 +107,44 @@ Value* ScalarEmitter::arithmetic(ScalarOp op, DType type, llvm::ArrayRef<Value*>
 Value* ScalarEmitter::float_arithmetic(ScalarOp op, llvm::ArrayRef<Value*> args) {
     Value* a = args[0];
     switch (op) {
-        case ScalarOp::add: return ir_.CreateFAdd(a, args[1]);
-        case ScalarOp::sub: return ir_.CreateFSub(a, args[1]);
-        case ScalarOp::mul: return ir_.CreateFMul(a, args[1]);
-        case ScalarOp::div: return ir_.CreateFDiv(a, args[1]);
-        case ScalarOp::rem: return float_remainder(a, args[1]);
-        case ScalarOp::neg: return ir_.CreateFNeg(a);
-        case ScalarOp::abs: return call(llvm::Intrinsic::fabs, {a});
-        case ScalarOp::fma: return fma(a, args[1], args[2]);
-        case ScalarOp::min: return call(llvm::Intrinsic::minimum, {a, args[1]});
-        case ScalarOp::max: return call(llvm::Intrinsic::maximum, {a, args[1]});
-        case ScalarOp::fmin: return call(llvm::Intrinsic::minimumnum, {a, args[1]});
-        case ScalarOp::fmax: return call(llvm::Intrinsic::maximumnum, {a, args[1]});
+        case ScalarOp::add:
+            return ir_.CreateFAdd(a, args[1]);
+        case ScalarOp::sub:
+            return ir_.CreateFSub(a, args[1]);
+        case ScalarOp::mul:
+            return ir_.CreateFMul(a, args[1]);
+        case ScalarOp::div:
+            return ir_.CreateFDiv(a, args[1]);
+        case ScalarOp::rem:
+            return float_remainder(a, args[1]);
+        case ScalarOp::neg:
+            return ir_.CreateFNeg(a);
+        case ScalarOp::abs:
+            return call(llvm::Intrinsic::fabs, {a});
+        case ScalarOp::fma:
+            return fma(a, args[1], args[2]);
+        case ScalarOp::min:
+            return call(llvm::Intrinsic::minimum, {a, args[1]});
+        case ScalarOp::max:
+            return call(llvm::Intrinsic::maximum, {a, args[1]});
+        case ScalarOp::fmin:
+            return call(llvm::Intrinsic::minimumnum, {a, args[1]});
+        case ScalarOp::fmax:
+            return call(llvm::Intrinsic::maximumnum, {a, args[1]});
         case ScalarOp::floor:
         case ScalarOp::ceil:
         case ScalarOp::trunc:
-        case ScalarOp::round_even: return round(op, a);
-        case ScalarOp::sqrt: return call(llvm::Intrinsic::sqrt, {a});
-        case ScalarOp::copysign: return call(llvm::Intrinsic::copysign, {a, args[1]});
-        default: break;
+        case ScalarOp::round_even:
+            return round(op, a);
+        case ScalarOp::sqrt:
+            return call(llvm::Intrinsic::sqrt, {a});
+        case ScalarOp::copysign:
+            return call(llvm::Intrinsic::copysign, {a, args[1]});
+        default:
+            break;
     }
-    throw InternalError(concat("LLVM: ", loopir::info(op).name, " of floats has no code; it should have been expanded"));
+    throw InternalError(
+        concat("LLVM: ", loopir::info(op).name, " of floats has no code; it should have been expanded"));
 }
 
 Value* ScalarEmitter::fma(Value* a, Value* b, Value* c) {
@@ -122,28 +155,40 @@ Value* ScalarEmitter::fma(Value* a, Value* b, Value* c) {
 Value* ScalarEmitter::compare(ScalarOp op, DType type, Value* a, Value* b) {
     if (is_floating(type)) {
         switch (op) {
-            case ScalarOp::eq: return ir_.CreateFCmpOEQ(a, b);
-            case ScalarOp::ne: return ir_.CreateFCmpUNE(a, b);
-            case ScalarOp::lt: return ir_.CreateFCmpOLT(a, b);
-            default: return ir_.CreateFCmpOLE(a, b);
+            case ScalarOp::eq:
+                return ir_.CreateFCmpOEQ(a, b);
+            case ScalarOp::ne:
+                return ir_.CreateFCmpUNE(a, b);
+            case ScalarOp::lt:
+                return ir_.CreateFCmpOLT(a, b);
+            default:
+                return ir_.CreateFCmpOLE(a, b);
         }
     }
     const bool is_signed = is_signed_integer(type);
     switch (op) {
-        case ScalarOp::eq: return ir_.CreateICmpEQ(a, b);
-        case ScalarOp::ne: return ir_.CreateICmpNE(a, b);
-        case ScalarOp::lt: return is_signed ? ir_.CreateICmpSLT(a, b) : ir_.CreateICmpULT(a, b);
-        default: return is_signed ? ir_.CreateICmpSLE(a, b) : ir_.CreateICmpULE(a, b);
+        case ScalarOp::eq:
+            return ir_.CreateICmpEQ(a, b);
+        case ScalarOp::ne:
+            return ir_.CreateICmpNE(a, b);
+        case ScalarOp::lt:
+            return is_signed ? ir_.CreateICmpSLT(a, b) : ir_.CreateICmpULT(a, b);
+        default:
+            return is_signed ? ir_.CreateICmpSLE(a, b) : ir_.CreateICmpULE(a, b);
     }
 }
 
 Value* ScalarEmitter::round(ScalarOp op, Value* a) {
     if (features_.rounding) {
         switch (op) {
-            case ScalarOp::floor: return call(llvm::Intrinsic::floor, {a});
-            case ScalarOp::ceil: return call(llvm::Intrinsic::ceil, {a});
-            case ScalarOp::trunc: return call(llvm::Intrinsic::trunc, {a});
-            default: return call(llvm::Intrinsic::roundeven, {a});
+            case ScalarOp::floor:
+                return call(llvm::Intrinsic::floor, {a});
+            case ScalarOp::ceil:
+                return call(llvm::Intrinsic::ceil, {a});
+            case ScalarOp::trunc:
+                return call(llvm::Intrinsic::trunc, {a});
+            default:
+                return call(llvm::Intrinsic::roundeven, {a});
         }
     }
     // Adding 2^23 (2^52) to a smaller magnitude leaves no fraction, rounded to even. Larger ones, infinities
@@ -157,7 +202,9 @@ Value* ScalarEmitter::round(ScalarOp op, Value* a) {
     Value* even = ir_.CreateFSub(ir_.CreateFAdd(magnitude, big), big);
     Value* rounded = nullptr;
     switch (op) {
-        case ScalarOp::round_even: rounded = even; break;
+        case ScalarOp::round_even:
+            rounded = even;
+            break;
         case ScalarOp::trunc:
             rounded = ir_.CreateFSub(even, ir_.CreateSelect(ir_.CreateFCmpOGT(even, magnitude), one, zero));
             break;
@@ -219,8 +266,8 @@ Value* ScalarEmitter::call_library(const char* name32, const char* name64, llvm:
     llvm::Type* scalar = type->getScalarType();
     const std::vector<llvm::Type*> parameters(args.size(), scalar);
     llvm::Module& module = *ir_.GetInsertBlock()->getModule();
-    llvm::FunctionCallee function = module.getOrInsertFunction(
-        scalar->isFloatTy() ? name32 : name64, llvm::FunctionType::get(scalar, parameters, false));
+    llvm::FunctionCallee function = module.getOrInsertFunction(scalar->isFloatTy() ? name32 : name64,
+                                                               llvm::FunctionType::get(scalar, parameters, false));
     const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
     if (vector == nullptr) return ir_.CreateCall(function, args);
     Value* result = llvm::PoisonValue::get(type);
@@ -254,38 +301,54 @@ llvm::Constant* ScalarEmitter::identity(Combiner combiner, DType type) {
     };
     const auto extreme = [&](bool highest) -> llvm::Constant* {
         if (is_float) return llvm::ConstantFP::getInfinity(scalar, !highest);
-        const llvm::APInt value = is_signed_integer(type)
-                                      ? (highest ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getSignedMinValue(bits))
-                                      : (highest ? llvm::APInt::getMaxValue(bits) : llvm::APInt::getMinValue(bits));
+        const llvm::APInt value =
+            is_signed_integer(type)
+                ? (highest ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getSignedMinValue(bits))
+                : (highest ? llvm::APInt::getMaxValue(bits) : llvm::APInt::getMinValue(bits));
         return llvm::ConstantInt::get(scalar, value);
     };
     switch (combiner) {
         case Combiner::sum:
-        case Combiner::logical_or: return number(0);
+        case Combiner::logical_or:
+            return number(0);
         case Combiner::product:
-        case Combiner::logical_and: return number(1);
+        case Combiner::logical_and:
+            return number(1);
         case Combiner::min:
-        case Combiner::argmin: return extreme(true);
+        case Combiner::argmin:
+            return extreme(true);
         case Combiner::max:
-        case Combiner::argmax: return extreme(false);
-        case Combiner::fmin: return is_float ? llvm::ConstantFP::getQNaN(scalar) : extreme(true);
-        case Combiner::fmax: return is_float ? llvm::ConstantFP::getQNaN(scalar) : extreme(false);
+        case Combiner::argmax:
+            return extreme(false);
+        case Combiner::fmin:
+            return is_float ? llvm::ConstantFP::getQNaN(scalar) : extreme(true);
+        case Combiner::fmax:
+            return is_float ? llvm::ConstantFP::getQNaN(scalar) : extreme(false);
     }
     throw InternalError("LLVM: unknown combiner");
 }
 
 Value* ScalarEmitter::combine(Combiner combiner, DType type, Value* a, Value* b) {
     switch (combiner) {
-        case Combiner::sum: return arithmetic(ScalarOp::add, type, {a, b});
-        case Combiner::product: return arithmetic(ScalarOp::mul, type, {a, b});
-        case Combiner::min: return arithmetic(ScalarOp::min, type, {a, b});
-        case Combiner::max: return arithmetic(ScalarOp::max, type, {a, b});
-        case Combiner::fmin: return arithmetic(ScalarOp::fmin, type, {a, b});
-        case Combiner::fmax: return arithmetic(ScalarOp::fmax, type, {a, b});
-        case Combiner::logical_and: return ir_.CreateAnd(a, b);
-        case Combiner::logical_or: return ir_.CreateOr(a, b);
+        case Combiner::sum:
+            return arithmetic(ScalarOp::add, type, {a, b});
+        case Combiner::product:
+            return arithmetic(ScalarOp::mul, type, {a, b});
+        case Combiner::min:
+            return arithmetic(ScalarOp::min, type, {a, b});
+        case Combiner::max:
+            return arithmetic(ScalarOp::max, type, {a, b});
+        case Combiner::fmin:
+            return arithmetic(ScalarOp::fmin, type, {a, b});
+        case Combiner::fmax:
+            return arithmetic(ScalarOp::fmax, type, {a, b});
+        case Combiner::logical_and:
+            return ir_.CreateAnd(a, b);
+        case Combiner::logical_or:
+            return ir_.CreateOr(a, b);
         case Combiner::argmin:
-        case Combiner::argmax: break;
+        case Combiner::argmax:
+            break;
     }
     throw InternalError("LLVM: argmin and argmax are combined with their positions");
 }

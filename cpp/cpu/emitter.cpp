@@ -151,10 +151,18 @@ void Emitter::emit(const loopir::Let& let) {
     const Instr& i = instr(let.value);
     Copies& result = values_[static_cast<std::size_t>(let.value)];
     switch (i.op) {
-        case ScalarOp::constant: result = {0, {scalar_.constant(i)}}; return;
-        case ScalarOp::index_value: result = index_value(i.index); return;
-        case ScalarOp::load: result = emit_load(i); return;
-        case ScalarOp::acc_read: result = acc_read(i); return;
+        case ScalarOp::constant:
+            result = {0, {scalar_.constant(i)}};
+            return;
+        case ScalarOp::index_value:
+            result = index_value(i.index);
+            return;
+        case ScalarOp::load:
+            result = emit_load(i);
+            return;
+        case ScalarOp::acc_read:
+            result = acc_read(i);
+            return;
         default:
             if (plan_.fused_into_sum(let.value)) return;  // emitted with the sum
             result = emit_op(i);

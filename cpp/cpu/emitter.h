@@ -51,10 +51,10 @@ struct Affine {
 // An index in one copy. Lane l is at base + l * stride + varying[l].
 struct LaneIndex {
     Affine base;
-    std::int64_t alignment = 0;       // the base is a multiple of it; 0: the base is 0
-    llvm::Value* stride = nullptr;    // null: 0
-    llvm::Value* varying = nullptr;   // vector of i32 or i64, or null
-    std::int64_t limit = 0;           // of the magnitude of `varying`; no_limit if unknown
+    std::int64_t alignment = 0;      // the base is a multiple of it; 0: the base is 0
+    llvm::Value* stride = nullptr;   // null: 0
+    llvm::Value* varying = nullptr;  // vector of i32 or i64, or null
+    std::int64_t limit = 0;          // of the magnitude of `varying`; no_limit if unknown
     static constexpr std::int64_t no_limit = -1;
     bool uniform() const { return stride == nullptr && varying == nullptr; }
 };
@@ -112,6 +112,7 @@ private:
     void emit(const loopir::Store& store);
     llvm::Value* load_lanes(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_strided(int buffer, const Place& place, std::int64_t stride, int lanes);
+    llvm::Value* load_all_or_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_scalar(int buffer, llvm::Value* pointer, llvm::Value* guard);
     llvm::Value* load_at(int buffer, llvm::Type* type, llvm::Value* pointer);

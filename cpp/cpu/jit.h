@@ -15,8 +15,8 @@ namespace topstitch::cpu {
 // buffers: one pointer for each parameter that is not local. sizes: one for each of size_params.
 // scratch: CompiledKernel::scratch_bytes(sizes) bytes, 64-byte aligned, one piece for each thread.
 // begin, end: the iterations of the parallel loop to run; for a kernel without one, (0, 1).
-using KernelFunction = void (*)(void* const* buffers, const std::int64_t* sizes, void* scratch,
-                                std::int64_t begin, std::int64_t end);
+using KernelFunction = void (*)(void* const* buffers, const std::int64_t* sizes, void* scratch, std::int64_t begin,
+                                std::int64_t end);
 
 class CompiledKernel {
 public:
@@ -33,7 +33,7 @@ public:
 
 // What the machine can do; the schedule is chosen from it.
 struct TargetInfo {
-    std::string cpu;       // LLVM's name
+    std::string cpu;  // LLVM's name
     std::string features;
     int vector_bytes = 16;
     int vector_registers = 16;

@@ -97,7 +97,8 @@ private:
     }
 
     void evict() {
-        const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(1, setting_int(Setting::kernel_cache_entries)));
+        const auto limit =
+            static_cast<std::size_t>(std::max<std::int64_t>(1, setting_int(Setting::kernel_cache_entries)));
         Order evicted;  // destroyed after the lock is released: freeing code takes time
         const std::lock_guard lock(mutex_);
         auto entry = order_.end();
@@ -122,8 +123,12 @@ CompiledKernelPtr cached_kernel(const std::string& key, const std::function<Comp
     return KernelCache::instance().get(key, make);
 }
 
-CompiledKernelPtr find_cached_kernel(const std::string& key) { return KernelCache::instance().find(key); }
+CompiledKernelPtr find_cached_kernel(const std::string& key) {
+    return KernelCache::instance().find(key);
+}
 
-KernelCacheStats kernel_cache_stats() { return KernelCache::instance().stats(); }
+KernelCacheStats kernel_cache_stats() {
+    return KernelCache::instance().stats();
+}
 
 }  // namespace topstitch::cpu

@@ -4,8 +4,8 @@
 
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -34,9 +34,9 @@ namespace {
 std::unique_ptr<llvm::TargetMachine> make_machine(const TargetInfo& target) {
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // multiply-adds are explicit
-    std::unique_ptr<llvm::TargetMachine> machine(llvm_target().createTargetMachine(
-        native_triple(), target.cpu, target.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-        llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+    std::unique_ptr<llvm::TargetMachine> machine(
+        llvm_target().createTargetMachine(native_triple(), target.cpu, target.features, options, llvm::Reloc::PIC_,
+                                          llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
     if (machine == nullptr) throw InternalError(concat("LLVM: cannot generate code for the CPU '", target.cpu, "'"));
     return machine;
 }
@@ -141,7 +141,8 @@ private:
     void emit(const std::string& symbol) {
         llvm::Type* pointer = llvm::PointerType::get(context_, 0);
         llvm::Type* i64 = llvm::Type::getInt64Ty(context_);
-        auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context_), {pointer, pointer, pointer, i64, i64}, false);
+        auto* type =
+            llvm::FunctionType::get(llvm::Type::getVoidTy(context_), {pointer, pointer, pointer, i64, i64}, false);
         auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, *module_);
         const char* names[] = {"buffers", "sizes", "scratch", "begin", "end"};
         for (unsigned i = 0; i < 5; ++i) function->getArg(i)->setName(names[i]);

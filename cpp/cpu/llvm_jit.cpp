@@ -35,10 +35,18 @@ T check(llvm::Expected<T> value, const char* what) {
 }
 
 // What generated code may call: for targets without the instruction, and for the rare remainders that need it.
-float library_fmaf(float a, float b, float c) { return std::fma(a, b, c); }
-double library_fma(double a, double b, double c) { return std::fma(a, b, c); }
-float library_fmodf(float a, float b) { return std::fmod(a, b); }
-double library_fmod(double a, double b) { return std::fmod(a, b); }
+float library_fmaf(float a, float b, float c) {
+    return std::fma(a, b, c);
+}
+double library_fma(double a, double b, double c) {
+    return std::fma(a, b, c);
+}
+float library_fmodf(float a, float b) {
+    return std::fmod(a, b);
+}
+double library_fmod(double a, double b) {
+    return std::fmod(a, b);
+}
 
 class Jit {
 public:
@@ -75,8 +83,8 @@ private:
         builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
 #if !defined(_WIN32)
         builder.setObjectLinkingLayerCreator(
-            [](llvm::orc::ExecutionSession& session, llvm::jitlink::JITLinkMemoryManager& memory)
-                -> llvm::Expected<std::unique_ptr<llvm::orc::ObjectLayer>> {
+            [](llvm::orc::ExecutionSession& session,
+               llvm::jitlink::JITLinkMemoryManager& memory) -> llvm::Expected<std::unique_ptr<llvm::orc::ObjectLayer>> {
                 return std::make_unique<llvm::orc::ObjectLinkingLayer>(session, memory);
             });
 #endif
@@ -85,8 +93,9 @@ private:
         jit_->getExecutionSession().setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
         llvm::orc::SymbolMap symbols;
         const auto define = [&](const char* name, auto* function) {
-            symbols[jit_->mangleAndIntern(name)] = llvm::orc::ExecutorSymbolDef(
-                llvm::orc::ExecutorAddr::fromPtr(function), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable);
+            symbols[jit_->mangleAndIntern(name)] =
+                llvm::orc::ExecutorSymbolDef(llvm::orc::ExecutorAddr::fromPtr(function),
+                                             llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable);
         };
         define("fmaf", library_fmaf);
         define("fma", library_fma);
@@ -149,9 +158,7 @@ void run_on_threads(std::size_t count, const std::function<void(std::size_t)>& w
         for (std::size_t i; (i = next.fetch_add(1)) < count;) {
             try {
                 work(i);
-            } catch (...) {
-                errors[i] = std::current_exception();
-            }
+            } catch (...) { errors[i] = std::current_exception(); }
         }
     };
     std::vector<std::thread> threads;

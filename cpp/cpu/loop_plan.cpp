@@ -1,9 +1,10 @@
 // Chooses vector widths and copies, and finds out what each loop carries and which locals are private to lanes.
-// A schedule that cannot be honoured (an accumulator read where it is still being split) falls back to a plain loop.
+// A schedule that cannot be honoured (a local that one iteration leaves to the next) falls back to a plain loop.
 #include "cpu/loop_plan.h"
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "cpu/contract.h"
 
@@ -23,6 +24,9 @@ using loopir::VarId;
 
 namespace {
 
+// Copies of all enclosing loops together: more than the registers of any target.
+constexpr int most_copies = 32;
+
 template <typename T>
 bool contains(const std::vector<T>& list, const T& item) {
     return std::find(list.begin(), list.end(), item) != list.end();
@@ -37,7 +41,6 @@ void add_once(std::vector<T>& list, const T& item) {
 struct LoopContents {
     std::vector<int> initialised;
     std::vector<int> accumulated;
-    std::vector<int> read;
     std::vector<ValueId> values;
     std::vector<const loopir::Store*> stores;
     std::vector<int> locals_touched;
@@ -47,7 +50,6 @@ void merge(LoopContents& into, const LoopContents& from) {
     const auto append = [](auto& a, const auto& b) { a.insert(a.end(), b.begin(), b.end()); };
     append(into.initialised, from.initialised);
     append(into.accumulated, from.accumulated);
-    append(into.read, from.read);
     append(into.values, from.values);
     append(into.stores, from.stores);
     append(into.locals_touched, from.locals_touched);
@@ -131,7 +133,6 @@ private:
         i.index.collect_values(values);
         for (const ValueId value : values) inherit(value);
         if (i.op == ScalarOp::acc_read) {
-            add_once(contents.read, int{i.slot});
             for (const VarId var : open_) add_once(vars, var);
         }
         if (i.op == ScalarOp::load && is_local(i.slot)) {
@@ -141,16 +142,22 @@ private:
         index_like_[static_cast<std::size_t>(id)] = index_like;
     }
 
-    void shape_loops(const Loop& loop) {
+    void shape_loops(const Loop& loop, int copies_around = 1) {
         const LoopContents& contents = contents_.at(&loop);
         LoopShape shape;
         for (const int accumulator : contents.accumulated) {
             if (!contains(contents.initialised, accumulator)) shape.carried.push_back(accumulator);
         }
-        if ((loop.vector || loop.unroll > 1) && can_run_together(loop, contents, shape)) {
-            if (loop.vector) shape.lanes = lanes_for(loop, contents);
-            describe_accesses(loop, contents, shape);
-            shape.copies = std::max(1, loop.unroll);
+        if ((loop.vector || loop.unroll > 1) && can_run_together(loop, contents)) {
+            const Accesses accesses = accesses_along(loop, contents);
+            if (loop.vector) {
+                shape.lanes = lanes_for(loop, contents, accesses);
+                shape.maskable = accesses.contiguous;
+                shape.narrow_memory = accesses.narrow;
+            }
+            // Code that goes lane by lane is long, and copies of it hide nothing.
+            const int most = loop.vector && accesses.irregular ? 1 : most_copies / copies_around;
+            shape.copies = std::clamp(loop.unroll, 1, std::max(1, most));
             if (loop.extent.is_known()) {
                 const std::int64_t trips = loop.extent.value() / shape.lanes;
                 shape.copies = static_cast<int>(std::clamp<std::int64_t>(trips, 1, shape.copies));
@@ -164,9 +171,10 @@ private:
             }
         }
         if (loop.parallel) plan_.granularity_ = shape.step();
+        const int copies = copies_around * shape.copies;
         plan_.shapes_[&loop] = std::move(shape);
         for (const Stmt& stmt : loop.body.front().stmts) {
-            if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner);
+            if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner, copies);
         }
     }
 
@@ -177,10 +185,7 @@ private:
         });
     }
 
-    bool can_run_together(const Loop& loop, const LoopContents& contents, const LoopShape& shape) const {
-        for (const int accumulator : shape.carried) {
-            if (contains(contents.read, accumulator)) return false;  // a running value: the order matters
-        }
+    bool can_run_together(const Loop& loop, const LoopContents& contents) const {
         for (const int buffer : contents.locals_touched) {
             if (private_to(loop, contents, buffer) && touched_outside(loop, buffer)) return false;
         }
@@ -199,17 +204,34 @@ private:
         return touches(root_) != touches(contents_.at(&loop));
     }
 
-    void describe_accesses(const Loop& loop, const LoopContents& contents, LoopShape& shape) const {
-        shape.maskable = true;
-        const auto describe = [&](int buffer, const Index& index) {
+    // How the memory accesses inside a loop move along with it.
+    struct Accesses {
+        bool contiguous = true;  // all: each step goes to the next element, the previous one, or the same
+        bool narrow = false;     // some: elements of 8 or 16 bits
+        bool irregular = false;  // some have to go lane by lane
+    };
+    Accesses accesses_along(const Loop& loop, const LoopContents& contents) const {
+        Accesses result;
+        const auto look_at = [&](int buffer, const Index& index, bool guarded, bool is_store) {
             const Dim step = index.coefficient_of(loop.var);
-            if (!step.is_known() || step.value() < -1 || step.value() > 1 || gathers(index, loop.var)) shape.maskable = false;
-            if (size_of(kernel_.buffers[static_cast<std::size_t>(buffer)].dtype) < 4) shape.narrow_memory = true;
+            const bool affine = step.is_known() && !gathers(index, loop.var);
+            const bool contiguous = affine && std::abs(step.value()) <= 1;
+            const bool narrow = size_of(kernel_.buffers[static_cast<std::size_t>(buffer)].dtype) < 4;
+            result.contiguous = result.contiguous && contiguous;
+            result.narrow = result.narrow || narrow;
+            const bool masked_each = guarded && (!contiguous || (narrow && target_.vector_bytes < 64));
+            const bool shuffled = affine && !is_store && step.value() >= 2 && step.value() <= 4;
+            result.irregular = result.irregular || masked_each || (!contiguous && !shuffled);
         };
         for (const ValueId value : contents.values) {
-            if (instr(value).op == ScalarOp::load) describe(instr(value).slot, instr(value).index);
+            const Instr& i = instr(value);
+            if (i.op == ScalarOp::load) look_at(i.slot, i.index, i.args[0] != no_value, false);
+            if (i.op == ScalarOp::index_value && gathers(i.index, loop.var)) result.irregular = true;
         }
-        for (const loopir::Store* store : contents.stores) describe(store->buffer, store->index);
+        for (const loopir::Store* store : contents.stores) {
+            look_at(store->buffer, store->index, store->guard != no_value, true);
+        }
+        return result;
     }
 
     // Does the index depend on `var` other than affinely?
@@ -222,28 +244,26 @@ private:
 
     // As many lanes as the widest type of the data fills a vector. Positions and indices do not count: they
     // take several registers where floats take one.
-    int lanes_for(const Loop& loop, const LoopContents& contents) const {
+    int lanes_for(const Loop& loop, const LoopContents& contents, const Accesses& accesses) const {
         std::size_t float_bytes = 0;
         std::size_t data_bytes = 0;
-        bool gathering = false;
         const auto count_type = [&](DType type) {
             if (is_floating(type)) float_bytes = std::max(float_bytes, size_of(type));
             data_bytes = std::max(data_bytes, size_of(type));
         };
         for (const ValueId value : contents.values) {
-            gathering = gathering || gathers(instr(value).index, loop.var);
-            if (depends(value, loop.var) && !index_like_[static_cast<std::size_t>(value)]) count_type(instr(value).type);
+            if (depends(value, loop.var) && !index_like_[static_cast<std::size_t>(value)])
+                count_type(instr(value).type);
         }
         for (const loopir::Store* store : contents.stores) {
-            gathering = gathering || gathers(store->index, loop.var);
             if (depends(store->index, loop.var)) count_type(instr(store->value).type);
         }
         std::size_t bytes = float_bytes != 0 ? float_bytes : std::max<std::size_t>(data_bytes, 1);
-        if (gathering) bytes = std::max<std::size_t>(bytes, 4);
-        std::int64_t lanes = target_.vector_bytes / static_cast<std::int64_t>(bytes);
+        if (accesses.irregular) bytes = std::max<std::size_t>(bytes, 4);
+        auto lanes = static_cast<std::uint64_t>(target_.vector_bytes) / bytes;
         if (loop.extent.is_known()) {
-            lanes = std::min(lanes, static_cast<std::int64_t>(
-                                        std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, loop.extent.value())))));
+            lanes = std::min(
+                lanes, std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, loop.extent.value()))));
         }
         return static_cast<int>(lanes);
     }
@@ -286,7 +306,9 @@ private:
     std::vector<VarId> open_;
 };
 
-LoopPlan::LoopPlan(const Kernel& kernel, const TargetInfo& target) { LoopAnalysis(*this, kernel, target); }
+LoopPlan::LoopPlan(const Kernel& kernel, const TargetInfo& target) {
+    LoopAnalysis(*this, kernel, target);
+}
 
 const LocalPlace* LoopPlan::local(int buffer) const {
     for (const LocalPlace& place : locals_) {

@@ -27,7 +27,7 @@ struct LoopShape {
 // A local buffer's place in the scratch memory of a thread.
 struct LocalPlace {
     int buffer = -1;
-    int factor = 1;                       // copies of each element: one for each lane and copy of the loops below
+    int factor = 1;                         // copies of each element: one for each lane and copy of the loops below
     std::vector<loopir::VarId> private_to;  // the loops whose concurrent iterations have an element each
 };
 

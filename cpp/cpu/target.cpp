@@ -44,7 +44,8 @@ std::int64_t cache_bytes(int level, std::int64_t fallback) {
         const std::string size = read_word(folder + "size");  // "32K"
         std::int64_t bytes = 0;
         std::size_t i = 0;
-        for (; i < size.size() && std::isdigit(static_cast<unsigned char>(size[i])); ++i) bytes = 10 * bytes + (size[i] - '0');
+        for (; i < size.size() && std::isdigit(static_cast<unsigned char>(size[i])); ++i)
+            bytes = 10 * bytes + (size[i] - '0');
         if (i < size.size() && size[i] == 'K') bytes <<= 10;
         if (i < size.size() && size[i] == 'M') bytes <<= 20;
         if (bytes > 0) return bytes;
@@ -71,8 +72,7 @@ const llvm::Target& native_target() {
 }
 
 std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const std::string& cpu, const std::string& features) {
-    std::unique_ptr<llvm::MCSubtargetInfo> info(
-        native_target().createMCSubtargetInfo(native_triple(), cpu, features));
+    std::unique_ptr<llvm::MCSubtargetInfo> info(native_target().createMCSubtargetInfo(native_triple(), cpu, features));
     if (info == nullptr) throw InternalError(concat("LLVM: no description of the CPU '", cpu, "'"));
     return info;
 }
@@ -119,7 +119,9 @@ const TargetInfo& detected_host() {
 
 }  // namespace
 
-const llvm::Target& llvm_target() { return native_target(); }
+const llvm::Target& llvm_target() {
+    return native_target();
+}
 
 const llvm::Triple& native_triple() {
     static const llvm::Triple triple(llvm::sys::getProcessTriple());
@@ -147,8 +149,9 @@ TargetInfo described_target(const std::string& cpu) {
     // Asking about an unknown name would make LLVM print a complaint.
     const auto info = subtarget("", "");
     if (!info->isCPUStringValid(cpu)) {
-        throw UserError(concat("target: '", cpu, "' is not a CPU that LLVM knows for ", native_triple().getArchName().str(),
-                               "; use a name such as ", native_triple().isX86() ? "x86-64-v3" : "generic",
+        throw UserError(concat("target: '", cpu, "' is not a CPU that LLVM knows for ",
+                               native_triple().getArchName().str(), "; use a name such as ",
+                               native_triple().isX86() ? "x86-64-v3" : "generic",
                                ", or leave it empty for this machine (", detected_host().cpu, ")"));
     }
     return describe(cpu, "");

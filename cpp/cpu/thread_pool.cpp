@@ -150,9 +150,7 @@ private:
         bool started = true;
         try {
             std::thread([this, &worker, number] { work(worker, number); }).detach();
-        } catch (const std::system_error&) {
-            started = false;
-        }
+        } catch (const std::system_error&) { started = false; }
 #if !defined(_WIN32)
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
 #endif
@@ -189,7 +187,9 @@ std::atomic<Pool*> current_pool{nullptr};
 std::atomic<int> thread_limit{0};  // set_num_threads; 0: the setting
 
 // A child process has none of the workers. The old pool is left as it is: its lock may be held for ever.
-void forget_pool() { current_pool.store(nullptr); }
+void forget_pool() {
+    current_pool.store(nullptr);
+}
 
 Pool& pool() {
     Pool* existing = current_pool.load(std::memory_order_acquire);
@@ -229,6 +229,8 @@ int num_threads() {
     return fallback;
 }
 
-void set_num_threads(int threads) { thread_limit.store(std::clamp(threads, 0, 1024), std::memory_order_relaxed); }
+void set_num_threads(int threads) {
+    thread_limit.store(std::clamp(threads, 0, 1024), std::memory_order_relaxed);
+}
 
 }  // namespace topstitch::cpu

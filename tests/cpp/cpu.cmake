@@ -6,6 +6,7 @@ if(TARGET topstitch_cpu)
       test_cpu_jit.cpp
       test_cpu_memory.cpp
       test_cpu_pool.cpp
+      test_cpu_random.cpp
       test_cpu_reduce.cpp
       test_cpu_scalar.cpp
       test_cpu_support.cpp

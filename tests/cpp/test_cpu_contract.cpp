@@ -106,9 +106,10 @@ TEST_CASE("contract: integers are left alone") {
 }
 
 TEST_CASE("contract: an explicit fma is exact on every target") {
-    const Kernel kernel = scheduled(
-        ternary([](Builder& b, ValueId x, ValueId w, ValueId c) { return b.op(ScalarOp::fma, x, w, c); }, DType::float64),
-        {{"i", {true, true, 1}}});
+    const Kernel kernel =
+        scheduled(ternary([](Builder& b, ValueId x, ValueId w, ValueId c) { return b.op(ScalarOp::fma, x, w, c); },
+                          DType::float64),
+                  {{"i", {true, true, 1}}});
     const std::vector<double> x = {1 + 0x1p-40, 1e300, 3, -0.0, 0x1p-600};
     const std::vector<double> w = {1 - 0x1p-40, 1e10, 5, 4, 0x1p-600};
     const std::vector<double> c = {-1, -1e305, -15, -0.0, 1};
@@ -116,8 +117,8 @@ TEST_CASE("contract: an explicit fma is exact on every target") {
     for (std::size_t k = 0; k < x.size(); ++k) expected.push_back(std::fma(x[k], w[k], c[k]));
     for (const TargetInfo& target : test_targets()) {
         const auto compiled = compile(std::span(&kernel, 1), target).front();
-        const auto result =
-            run_compiled(kernel, *compiled, {Data::of(x), Data::of(w), Data::of(c), Data::of(std::vector<double>(5))}, {5});
+        const auto result = run_compiled(
+            kernel, *compiled, {Data::of(x), Data::of(w), Data::of(c), Data::of(std::vector<double>(5))}, {5});
         CHECK(result[3].as<double>() == expected);
     }
 }

@@ -40,7 +40,9 @@ std::vector<float> run_adder(const CompiledKernel& compiled, std::int64_t count)
     return y;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -78,15 +80,15 @@ TEST_CASE("jit: the least recently used kernels go first, and what is in use sta
     const auto kept = compile_one(5000);
     for (int k = 1; k < 4; ++k) compile_one(5000 + k);
     const std::int64_t misses = kernel_cache_stats().misses;
-    compile_one(5000);                                 // a hit, and now the most recently used
-    compile_one(5004);                                 // evicts 5001
+    compile_one(5000);  // a hit, and now the most recently used
+    compile_one(5004);  // evicts 5001
     CHECK(kernel_cache_stats().kernels == 4);
     CHECK(kernel_cache_stats().misses == misses + 1);
     CHECK(compile_one(5000) == kept);
     compile_one(5001);
     CHECK(kernel_cache_stats().misses == misses + 2);
     for (int k = 0; k < 6; ++k) compile_one(6000 + k);
-    CHECK(compile_one(5000) != kept);                  // evicted and compiled again
+    CHECK(compile_one(5000) != kept);  // evicted and compiled again
     CHECK(run_adder(*kept, 3) == std::vector<float>(3, 5001.f));
     override_setting(Setting::kernel_cache_entries, limit);
 }
@@ -102,7 +104,8 @@ TEST_CASE("jit: many threads compile, each kernel once") {
     CHECK(kernel_cache_stats().misses == misses + 6);
     for (const auto& result : results) CHECK(result == results[0]);
     for (int k = 0; k < 6; ++k) {
-        CHECK(run_adder(*results[0][static_cast<std::size_t>(k)], 21) == std::vector<float>(21, 901.f + static_cast<float>(k)));
+        CHECK(run_adder(*results[0][static_cast<std::size_t>(k)], 21) ==
+              std::vector<float>(21, 901.f + static_cast<float>(k)));
     }
 }
 

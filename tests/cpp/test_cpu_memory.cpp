@@ -28,7 +28,9 @@ Data filled(DType type, std::int64_t count, std::mt19937_64& random) {
     return data;
 }
 
-Data numbers(const std::vector<std::int64_t>& values) { return Data::of(values); }
+Data numbers(const std::vector<std::int64_t>& values) {
+    return Data::of(values);
+}
 
 void expect(const Kernel& kernel, const std::vector<Data>& buffers, const std::vector<std::int64_t>& sizes) {
     for (const TargetInfo& target : test_targets()) {
@@ -59,10 +61,12 @@ TEST_CASE("memory: strided loads") {
             b.end_loop();
             for (const Kernel& kernel : ways(b.finish("strided"))) {
                 for (const std::int64_t count : {0, 1, 3, 7, 8, 9, 16, 17, 31, 40, 67, 100}) {
-                    const std::int64_t size = stride < 0 ? -stride * count : count == 0 ? 0 : 3 + stride * (count - 1);
+                    const std::int64_t size =
+                        stride < 0 ? -stride * count : std::max<std::int64_t>(3, 3 + stride * (count - 1));
                     std::vector<std::int64_t> sizes;
                     for (const Dim& param : loopir::size_params(kernel)) {
-                        sizes.push_back(param.evaluate([&](std::string_view name) { return name == "n" ? count : size; }));
+                        sizes.push_back(
+                            param.evaluate([&](std::string_view name) { return name == "n" ? count : size; }));
                     }
                     expect(kernel, {filled(type, size, random), filled(type, count, random)}, sizes);
                 }
@@ -111,7 +115,8 @@ TEST_CASE("memory: a symbolic stride") {
             for (const Dim& param : loopir::size_params(kernel)) {
                 sizes.push_back(param.evaluate([&](std::string_view name) { return name == "n" ? 37 : stride; }));
             }
-            expect(kernel, {filled(DType::float32, 37 * stride, random), filled(DType::float32, 37 * stride, random)}, sizes);
+            expect(kernel, {filled(DType::float32, 37 * stride, random), filled(DType::float32, 37 * stride, random)},
+                   sizes);
         }
     }
 }
@@ -135,11 +140,13 @@ TEST_CASE("memory: padding, that is guarded loads that would otherwise leave the
             for (const Kernel& kernel : ways(b.finish("padding"))) {
                 for (const std::int64_t count : {0, 1, 5, 6, 7, 13, 16, 24, 37, 64, 75}) {
                     const std::int64_t elements = std::max<std::int64_t>(0, count - 5);
-                    const std::int64_t size =
-                        direction == 0 ? 1 : elements == 0 ? 0 : std::abs(direction) * (elements - 1) + 1;
+                    const std::int64_t size = direction == 0  ? 1
+                                              : elements == 0 ? 0
+                                                              : std::abs(direction) * (elements - 1) + 1;
                     std::vector<std::int64_t> sizes;
                     for (const Dim& param : loopir::size_params(kernel)) {
-                        sizes.push_back(param.evaluate([&](std::string_view name) { return name == "n" ? count : size; }));
+                        sizes.push_back(
+                            param.evaluate([&](std::string_view name) { return name == "n" ? count : size; }));
                     }
                     expect(kernel, {filled(type, size, random), filled(type, count, random)}, sizes);
                 }
@@ -166,7 +173,8 @@ TEST_CASE("memory: guarded stores") {
                         sizes.push_back(param.evaluate([&](std::string_view) { return count; }));
                     }
                     expect(kernel,
-                           {filled(type, count, random), filled(DType::boolean, count, random), filled(type, 2 * count, random)},
+                           {filled(type, count, random), filled(DType::boolean, count, random),
+                            filled(type, 2 * count, random)},
                            sizes);
                 }
             }
@@ -215,12 +223,14 @@ TEST_CASE("memory: quotients and remainders by sizes, also of nothing") {
     b.store(y, i, b.load(x, mod(i, m) * n + floor_div(i, m)));
     b.end_loop();
     for (const Kernel& kernel : ways(b.finish("transpose"))) {
-        for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{3, 17}, {8, 8}, {1, 40}, {40, 1}, {0, 5}, {5, 0}}) {
+        for (const auto& [rows, columns] :
+             {std::pair<std::int64_t, std::int64_t>{3, 17}, {8, 8}, {1, 40}, {40, 1}, {0, 5}, {5, 0}}) {
             std::vector<std::int64_t> sizes;
             for (const Dim& param : loopir::size_params(kernel)) {
                 sizes.push_back(param.evaluate([&](std::string_view name) { return name == "m" ? rows : columns; }));
             }
-            expect(kernel, {filled(DType::int32, rows * columns, random), filled(DType::int32, rows * columns, random)}, sizes);
+            expect(kernel, {filled(DType::int32, rows * columns, random), filled(DType::int32, rows * columns, random)},
+                   sizes);
         }
     }
 }
@@ -270,11 +280,13 @@ TEST_CASE("memory: two loops, either of them in lanes") {
     b.end_loop();
     const Kernel plain = b.finish("two_loops");
     for (const Schedule& schedule :
-         {Schedule{}, Schedule{{"j", {false, true, 1}}}, Schedule{{"i", {true, true, 1}}}, Schedule{{"i", {true, true, 3}}},
-          Schedule{{"i", {true, false, 4}}, {"j", {false, true, 2}}}, Schedule{{"i", {true, true, 2}}, {"j", {false, false, 3}}},
+         {Schedule{}, Schedule{{"j", {false, true, 1}}}, Schedule{{"i", {true, true, 1}}},
+          Schedule{{"i", {true, true, 3}}}, Schedule{{"i", {true, false, 4}}, {"j", {false, true, 2}}},
+          Schedule{{"i", {true, true, 2}}, {"j", {false, false, 3}}},
           Schedule{{"i", {false, false, 2}}, {"j", {false, false, 2}}}}) {
         const Kernel kernel = scheduled(plain, schedule, true);
-        for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {7, 20}, {33, 5}, {16, 16}, {0, 3}, {3, 0}}) {
+        for (const auto& [rows, columns] :
+             {std::pair<std::int64_t, std::int64_t>{1, 1}, {7, 20}, {33, 5}, {16, 16}, {0, 3}, {3, 0}}) {
             std::vector<std::int64_t> sizes;
             for (const Dim& param : loopir::size_params(kernel)) {
                 sizes.push_back(param.evaluate([&](std::string_view name) { return name == "n" ? rows : columns; }));
@@ -309,14 +321,17 @@ TEST_CASE("memory: locals, shared by a row or private to lanes and copies") {
         b.end_loop();
         const Kernel plain = b.finish("locals");
         for (const Schedule& schedule :
-             {Schedule{}, Schedule{{"i", {true, true, 1}}}, Schedule{{"i", {true, true, 2}}}, Schedule{{"i", {true, false, 3}}},
+             {Schedule{}, Schedule{{"i", {true, true, 1}}}, Schedule{{"i", {true, true, 2}}},
+              Schedule{{"i", {true, false, 3}}},
               Schedule{{"i", {true, false, 1}}, {"j", {false, true, 2}}, {"k", {false, true, 1}}},
               Schedule{{"i", {true, false, 2}}, {"j", {false, true, 1}}, {"k", {false, true, 2}}}}) {
             const Kernel kernel = scheduled(plain, schedule);
-            for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {11, 9}, {37, 3}, {4, 35}, {0, 2}, {2, 0}}) {
+            for (const auto& [rows, columns] :
+                 {std::pair<std::int64_t, std::int64_t>{1, 1}, {11, 9}, {37, 3}, {4, 35}, {0, 2}, {2, 0}}) {
                 std::vector<std::int64_t> sizes;
                 for (const Dim& param : loopir::size_params(kernel)) {
-                    sizes.push_back(param.evaluate([&](std::string_view name) { return name == "n" ? rows : columns; }));
+                    sizes.push_back(
+                        param.evaluate([&](std::string_view name) { return name == "n" ? rows : columns; }));
                 }
                 expect(kernel, {filled(type, rows * columns, random), filled(type, rows * columns, random)}, sizes);
             }
@@ -351,7 +366,9 @@ TEST_CASE("memory: one place for all iterations gets the last") {
     b.end_loop();
     for (const Kernel& kernel : ways(b.finish("last"), false)) {
         for (const std::int64_t count : {0, 1, 8, 13, 40, 71}) {
-            expect(kernel, {filled(DType::int32, count, random), filled(DType::boolean, count, random), filled(DType::int32, 2, random)},
+            expect(kernel,
+                   {filled(DType::int32, count, random), filled(DType::boolean, count, random),
+                    filled(DType::int32, 2, random)},
                    {count});
         }
     }

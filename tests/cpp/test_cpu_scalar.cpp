@@ -20,8 +20,8 @@ using Role = loopir::BufferParam::Role;
 
 namespace {
 
-constexpr DType value_types[] = {DType::boolean, DType::int8,   DType::int16,   DType::int32,
-                                 DType::int64,   DType::uint8,  DType::uint16,  DType::uint32,
+constexpr DType value_types[] = {DType::boolean, DType::int8,    DType::int16,  DType::int32,
+                                 DType::int64,   DType::uint8,   DType::uint16, DType::uint32,
                                  DType::uint64,  DType::float32, DType::float64};
 
 // y[i] = body(inputs[0][i], inputs[1][i], ...) for i in 0..n.
@@ -149,19 +149,21 @@ TEST_CASE("code: 16-bit floats in memory and in bits") {
         check_lengths(elementwise("widen", {half}, same, DType::float32), {half, DType::float32}, random);
         check_lengths(elementwise("narrow", {DType::float32}, same, half), {DType::float32, half}, random);
         check_lengths(elementwise("copy", {half}, same, half), {half, half}, random);
-        check_lengths(elementwise(
-                          "round_to", {DType::float32},
-                          [&](Builder& b, const std::vector<ValueId>& x) { return b.round_to(x[0], half); }, DType::float32),
-                      {DType::float32, DType::float32}, random);
-        check_lengths(elementwise(
-                          "to_bits", {DType::float32},
-                          [&](Builder& b, const std::vector<ValueId>& x) { return b.to_bits16(x[0], half); }, DType::uint16),
-                      {DType::float32, DType::uint16}, random);
-        check_lengths(elementwise(
-                          "from_bits", {DType::uint16},
-                          [&](Builder& b, const std::vector<ValueId>& x) { return b.from_bits16(x[0], half); },
-                          DType::float32),
-                      {DType::uint16, DType::float32}, random);
+        check_lengths(
+            elementwise(
+                "round_to", {DType::float32},
+                [&](Builder& b, const std::vector<ValueId>& x) { return b.round_to(x[0], half); }, DType::float32),
+            {DType::float32, DType::float32}, random);
+        check_lengths(
+            elementwise(
+                "to_bits", {DType::float32},
+                [&](Builder& b, const std::vector<ValueId>& x) { return b.to_bits16(x[0], half); }, DType::uint16),
+            {DType::float32, DType::uint16}, random);
+        check_lengths(
+            elementwise(
+                "from_bits", {DType::uint16},
+                [&](Builder& b, const std::vector<ValueId>& x) { return b.from_bits16(x[0], half); }, DType::float32),
+            {DType::uint16, DType::float32}, random);
     }
 }
 
@@ -184,8 +186,8 @@ TEST_CASE("code: all 65536 half floats, and the floats around their midpoints") 
         }
         const auto count = static_cast<std::int64_t>(floats.size());
         for (const TargetInfo& target : test_targets()) {
-            const std::string wide = check_kernel(
-                widen, target, {Data::of(bits), Data::of(std::vector<float>(bits.size()))}, {65536});
+            const std::string wide =
+                check_kernel(widen, target, {Data::of(bits), Data::of(std::vector<float>(bits.size()))}, {65536});
             CHECK_MESSAGE(wide.empty(), wide);
             const std::string narrowed = check_kernel(
                 narrow, target, {Data::of(floats), Data::of(std::vector<std::uint16_t>(floats.size()))}, {count});

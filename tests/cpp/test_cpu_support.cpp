@@ -28,7 +28,9 @@ std::size_t page_size() {
     return size;
 }
 
-bool is_local(const loopir::BufferParam& buffer) { return buffer.role == loopir::BufferParam::Role::local; }
+bool is_local(const loopir::BufferParam& buffer) {
+    return buffer.role == loopir::BufferParam::Role::local;
+}
 
 void apply(loopir::Block& block, const loopir::Kernel& kernel, const Schedule& schedule, bool streaming) {
     for (loopir::Stmt& stmt : block.stmts) {
@@ -104,7 +106,8 @@ void fill_floats(std::byte* data, std::size_t count, std::mt19937_64& random, bo
 template <typename T>
 void fill_integers(std::byte* data, std::size_t count, std::mt19937_64& random, bool small) {
     using Limits = std::numeric_limits<T>;
-    const std::vector<T> special = {T(0), T(1), static_cast<T>(-1), Limits::max(), Limits::lowest(), T(2), T(7), T(8), T(31), T(33)};
+    const std::vector<T> special = {T(0),  T(1), static_cast<T>(-1), Limits::max(), Limits::lowest(), T(2), T(7), T(8),
+                                    T(31), T(33)};
     std::uniform_int_distribution<std::size_t> which(0, 2 * special.size());
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t choice = which(random);
@@ -120,26 +123,38 @@ void fill_any(std::byte* data, DType type, std::size_t count, std::mt19937_64& r
         case DType::boolean:
             for (std::size_t i = 0; i < count; ++i) data[i] = std::byte(random() % 2);
             return;
-        case DType::int8: return fill_integers<std::int8_t>(data, count, random, small);
-        case DType::int16: return fill_integers<std::int16_t>(data, count, random, small);
-        case DType::int32: return fill_integers<std::int32_t>(data, count, random, small);
-        case DType::int64: return fill_integers<std::int64_t>(data, count, random, small);
-        case DType::uint8: return fill_integers<std::uint8_t>(data, count, random, small);
-        case DType::uint16: return fill_integers<std::uint16_t>(data, count, random, small);
-        case DType::uint32: return fill_integers<std::uint32_t>(data, count, random, small);
-        case DType::uint64: return fill_integers<std::uint64_t>(data, count, random, small);
+        case DType::int8:
+            return fill_integers<std::int8_t>(data, count, random, small);
+        case DType::int16:
+            return fill_integers<std::int16_t>(data, count, random, small);
+        case DType::int32:
+            return fill_integers<std::int32_t>(data, count, random, small);
+        case DType::int64:
+            return fill_integers<std::int64_t>(data, count, random, small);
+        case DType::uint8:
+            return fill_integers<std::uint8_t>(data, count, random, small);
+        case DType::uint16:
+            return fill_integers<std::uint16_t>(data, count, random, small);
+        case DType::uint32:
+            return fill_integers<std::uint32_t>(data, count, random, small);
+        case DType::uint64:
+            return fill_integers<std::uint64_t>(data, count, random, small);
         case DType::float16:
         case DType::bfloat16:
             for (std::size_t i = 0; i < count; ++i) {
                 const auto number = static_cast<float>(static_cast<int>(random() % 17) - 8);
-                const auto bits = static_cast<std::uint16_t>(
-                    !small ? random() : type == DType::float16 ? float_to_half(number) : float_to_bfloat(number));
+                const auto bits = static_cast<std::uint16_t>(!small                   ? random()
+                                                             : type == DType::float16 ? float_to_half(number)
+                                                                                      : float_to_bfloat(number));
                 std::memcpy(data + 2 * i, &bits, 2);
             }
             return;
-        case DType::float32: return fill_floats<float>(data, count, random, small);
-        case DType::float64: return fill_floats<double>(data, count, random, small);
-        case DType::complex64: break;
+        case DType::float32:
+            return fill_floats<float>(data, count, random, small);
+        case DType::float64:
+            return fill_floats<double>(data, count, random, small);
+        case DType::complex64:
+            break;
     }
     throw InternalError("test: no such data");
 }
@@ -183,7 +198,9 @@ GuardedMemory::GuardedMemory(std::size_t bytes) : bytes_(bytes) {
     std::fill(base_, data_, frame);
 }
 
-GuardedMemory::~GuardedMemory() { munmap(base_, mapped_); }
+GuardedMemory::~GuardedMemory() {
+    munmap(base_, mapped_);
+}
 
 bool GuardedMemory::frame_is_intact() const {
     return std::all_of(base_, data_, [](std::byte b) { return b == frame; });
@@ -233,7 +250,8 @@ std::vector<Data> run_compiled(const loopir::Kernel& kernel, const CompiledKerne
         if (begin < end) compiled.function()(pointers.data(), sizes.data(), scratch.data(), begin, end);
     }
     for (std::size_t b = 0; b < buffers.size(); ++b) {
-        if (!memory[b]->frame_is_intact()) throw InternalError(concat("test: buffer ", b, ": written before its start"));
+        if (!memory[b]->frame_is_intact())
+            throw InternalError(concat("test: buffer ", b, ": written before its start"));
         std::copy(memory[b]->data(), memory[b]->data() + memory[b]->bytes(), buffers[b].bytes.begin());
     }
     if (!scratch.frame_is_intact()) throw InternalError("test: scratch written before its start");
@@ -257,11 +275,11 @@ std::string difference(const loopir::Kernel& kernel, const std::vector<Data>& ex
                 if (std::isnan(x) && std::isnan(y)) continue;
                 if (std::abs(x - y) <= tolerance * std::max({std::abs(x), std::abs(y), 1.0})) continue;
             }
-            return concat(buffer.name, "[", at / size, "] should be ", hex(&want[at], size), " but is ",
-                          hex(&have[at], size), is_floating(buffer.dtype)
-                                                    ? concat(" (", as_double(&want[at], buffer.dtype), ", ",
-                                                             as_double(&have[at], buffer.dtype), ")")
-                                                    : "");
+            return concat(
+                buffer.name, "[", at / size, "] should be ", hex(&want[at], size), " but is ", hex(&have[at], size),
+                is_floating(buffer.dtype)
+                    ? concat(" (", as_double(&want[at], buffer.dtype), ", ", as_double(&have[at], buffer.dtype), ")")
+                    : "");
         }
     }
     return "";
@@ -276,7 +294,8 @@ std::string check_kernel(const loopir::Kernel& kernel, const TargetInfo& target,
     if (found.empty()) return found;
     std::string size_list;
     for (const std::int64_t size : sizes) size_list += concat(" ", size);
-    return concat(found, "; target ", target.cpu, ", sizes", size_list, ", seed ", test_seed(), "\n", loopir::print(kernel));
+    return concat(found, "; target ", target.cpu, ", sizes", size_list, ", seed ", test_seed(), "\n",
+                  loopir::print(kernel));
 }
 
 const std::vector<TargetInfo>& test_targets() {
