@@ -140,6 +140,7 @@ private:
                                    trace_.path_through(id, active_),
                                    ". Apply stop_gradient to its result to treat that as a constant"));
         }
+        const ScopedLocation scope(node.location);  // what is added comes from the operation that it differentiates
         if (std::holds_alternative<FromExpansion>(node.def->gradient)) {
             expand(id, node, incoming);
         } else {

@@ -44,5 +44,7 @@ public:
 
 // The CPU, which is always there. Defined by the CPU back end.
 Device& cpu_device();
+// The loop IR interpreter: slow, for comparison.
+Device& interpreter_device();
 
 }  // namespace topstitch

@@ -50,7 +50,7 @@ std::vector<TensorRef> refs_of(const std::vector<Tensor>& tensors) {
 
 std::vector<std::int32_t> key_of(const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
                                  const std::vector<Operation>& operations, const CompileOptions& options) {
-    std::vector<std::int32_t> key{options.stitch ? 1 : 0, options.threads, static_cast<std::int32_t>(feeds.size()),
+    std::vector<std::int32_t> key{options.stitch ? 1 : 0, options.interpret ? 1 : 0, options.threads, static_cast<std::int32_t>(feeds.size()),
                                   static_cast<std::int32_t>(targets.size())};
     for (const Tensor& feed : feeds) key.push_back(feed.ref().op);
     for (const Tensor& target : targets) {

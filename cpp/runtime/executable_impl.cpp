@@ -103,7 +103,8 @@ std::shared_ptr<const Variant> ExecutableImpl::compile(const GraphData& graph, c
         }
         request.feeds.push_back({signature_.feeds[k], type.dtype, Shape(std::move(dims))});
     }
-    return std::make_shared<const Variant>(request, signature_.options, cpu_device());
+    Device& device = signature_.options.interpret ? interpreter_device() : cpu_device();
+    return std::make_shared<const Variant>(request, signature_.options, device);
 }
 
 std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& graph, const std::vector<const Sizes*>& shapes,

@@ -65,25 +65,27 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
     std::vector<DimEquality> assumed = program_.assumptions;
     HintedAssumptions assumptions(request.hints, assumed);
     {
+        // Bodies ask about dims too, so the assumptions hold until everything is lowered.
         const ScopedDimAssumptions scope(&assumptions);
         require_decided(program_);
         program_ = canonicalize(program_);
         require_decided(program_);
+        stitch::StitchOptions stitch_options;
+        stitch_options.stitch = options.stitch;
+        stitch_options.estimate = [&assumptions](const Dim& dim) { return assumptions.hint(dim); };
+        stitch::Machine machine = device.machine();
+        if (options.threads > 0) machine.threads = std::min(machine.threads, options.threads);
+        plan_ = stitch::make_plan(program_, stitch_options, machine);
     }
-    program_.assumptions = std::move(assumed);
-    stitch::StitchOptions stitch_options;
-    stitch_options.stitch = options.stitch;
-    stitch_options.estimate = [&assumptions](const Dim& dim) { return assumptions.hint(dim); };
-    stitch::Machine machine = device.machine();
-    if (options.threads > 0) machine.threads = std::min(machine.threads, options.threads);
-    plan_ = stitch::make_plan(program_, stitch_options, machine);
+    program_.assumptions = assumed;
     report_.stitch_milliseconds = milliseconds_since(start);
 
     Device::Compiled compiled = device.compile(plan_.kernels);
     kernels_ = std::move(compiled.kernels);
     report_.kernels = static_cast<int>(kernels_.size());
     report_.kernels_compiled = compiled.newly_compiled;
-    max_threads_ = options.threads > 0 ? options.threads : 0;
+    device_ = &device;
+    max_threads_ = options.threads;
 
     for (const auto& [name, value] : request.hints) symbol_names_.push_back(name);
     for (const stitch::PlanStep& step : plan_.steps) {
@@ -177,7 +179,8 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
         }
         context.arena_offsets[k] = layout.place(static_cast<std::size_t>(bytes), buffer.first_use, buffer.last_use);
     }
-    const int limit = max_threads_ > 0 ? std::min(max_threads_, cpu_device().max_threads()) : cpu_device().max_threads();
+    const int available = device_->max_threads();
+    const int limit = max_threads_ > 0 ? std::min(max_threads_, available) : available;
     int most_threads = 1;
     std::int64_t scratch = 0;
     context.threads.clear();

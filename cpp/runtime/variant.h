@@ -69,7 +69,8 @@ private:
     std::vector<int> buffer_elements_;            // positions in dims_
     std::vector<std::vector<int>> result_dims_;   // positions in dims_
     std::vector<std::size_t> locked_states_;      // states in lock order (by address)
-    int max_threads_ = 1;
+    Device* device_ = nullptr;
+    int max_threads_ = 0;                         // 0: as many as the device has
     Report report_;
 
     mutable std::mutex mutex_;

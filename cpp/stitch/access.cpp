@@ -85,7 +85,7 @@ private:
         }
         FunctionContext context(builder, node_view.view, [&](int k, const Indices& at, loopir::ValueId guard) {
             const auto slot = static_cast<std::size_t>(k);
-            direct.push_back({node.inputs[slot], at, is_dynamic(at)});
+            direct.push_back({node.inputs[slot], at, is_dynamic(at), guard != loopir::no_value});
             return load_element(builder, buffers[slot], node_view.inputs[slot].dtype,
                                 row_major_offset(node_view.inputs[slot].shape, at), guard);
         });
@@ -129,7 +129,7 @@ private:
             }
             access.cost += producer.cost;
             for (const Request& inner : producer.requests) {
-                Request composed{inner.tensor, {}, inner.dynamic || request.dynamic};
+                Request composed{inner.tensor, {}, inner.dynamic || request.dynamic, inner.guarded || request.guarded};
                 for (const Index& index : inner.at) composed.at.push_back(substitute(index, own));
                 add(access.requests, std::move(composed));
             }
@@ -139,7 +139,8 @@ private:
 
     static void add(std::vector<Request>& requests, Request request) {
         for (const Request& known : requests) {
-            if (known.tensor == request.tensor && !known.dynamic && !request.dynamic && known.at == request.at) return;
+            const bool same = known.tensor == request.tensor && known.guarded == request.guarded && known.at == request.at;
+            if (same && !known.dynamic && !request.dynamic) return;
         }
         requests.push_back(std::move(request));
     }

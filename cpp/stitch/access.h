@@ -13,6 +13,7 @@ struct Request {
     TensorRef tensor;
     Indices at;
     bool dynamic = false;  // the index depends on loaded values
+    bool guarded = false;  // the index may be out of range, where the result is not used
 };
 
 struct OpAccess {

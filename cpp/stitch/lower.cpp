@@ -250,7 +250,7 @@ private:
     Value operand(TensorRef ref, const Indices& at, ValueId guard) {
         if (is_scalar_constant(graph_, ref)) return constant(ref);
         const bool member = region_.members.contains(ref.op);
-        if (member && at == home(ref.op)) return member_value(ref.op);
+        if (member && !region_.members.at(ref.op).partial && at == home(ref.op)) return member_value(ref.op);
         if (member || access(ref.op).inlined) return computed(ref.op, at, guard);
         const TensorType& type = graph_.type(ref);
         return load_element(b_, buffer(ref, false), type.dtype, row_major_offset(type.shape, at), guard);

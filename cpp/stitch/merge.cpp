@@ -79,6 +79,7 @@ public:
 
     MergeResult run() {
         if (request_.dynamic) return refuse("its elements are picked by a computed index");
+        if (request_.guarded && producer_.has_reduce) return refuse("it is read only where a condition holds, and holds a reduction");
         if (producer_.members.size() + consumer_.members.size() > static_cast<std::size_t>(context_.options.max_members)) {
             return refuse(concat("the region would exceed ", context_.options.max_members, " operations"));
         }
@@ -88,7 +89,8 @@ public:
         const Index wanted_offset = row_major_offset(shape, wanted);
         const Index home_offset = row_major_offset(shape, home);
         const Dim count = shape.num_elements();
-        const bool bijective = reaches_all(wanted_offset, count);
+        // A guarded request reaches beyond the tensor, or is used in some iterations only.
+        const bool bijective = !request_.guarded && reaches_all(wanted_offset, count);
 
         // The space with more variables is kept, since a digit of a flat index costs a division.
         const bool consumer_finer = wanted_offset.parts().size() > home_offset.parts().size();
@@ -149,6 +151,9 @@ private:
 
         merged.members = kept.members;
         for (const auto& [op, member] : rewritten.members) merged.members.emplace(op, rewrite(member, binding));
+        if (request_.guarded) {
+            for (const auto& [op, member] : producer_.members) merged.members.at(op).partial = true;
+        }
         if (merged.has_reduce) {
             if (std::string reason = check_reductions(merged); !reason.empty()) return refuse(reason);
         }
@@ -187,6 +192,7 @@ private:
     static Member rewrite(const Member& member, const Binding& binding) {
         const auto lookup = [&binding](VarId var, const Dim&) { return *binding[static_cast<std::size_t>(var)]; };
         Member result;
+        result.partial = member.partial;
         for (const Index& index : member.own) result.own.push_back(index.substitute(lookup));
         for (const Index& index : member.home) result.home.push_back(index.substitute(lookup));
         return result;

@@ -50,7 +50,7 @@ std::vector<OpId> find_kept(const Partition& partition, const Region& region, co
         }
         const auto use = last_use.find(op);
         const bool needed_later = use != last_use.end() && use->second > phases.pass.at(op);
-        if (needed_later && cost > max_repass_cost) {
+        if (needed_later && cost > max_repass_cost && !member.partial) {
             kept.push_back(op);
             cost = 0;
         }

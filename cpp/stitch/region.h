@@ -22,6 +22,8 @@ struct RegionVar {
 struct Member {
     std::vector<Index> own;
     Indices home;  // the output index that one iteration computes
+    // `home` may be out of range in some iterations: computed only under the guard of whoever asks.
+    bool partial = false;
 };
 
 struct Region {

@@ -1,12 +1,12 @@
 // Binds compiling and running: Graph.run, Graph.compile, Executable and its Report.
 // The GIL is released while compiling and running; results come in the form of `targets`.
-#include "bind.h"
-#include "bind_ndarray.h"
-#include "topstitch/executable.h"
-
 #include <pybind11/stl.h>
 
 #include <algorithm>
+
+#include "bind.h"
+#include "bind_ndarray.h"
+#include "topstitch/executable.h"
 
 namespace py = pybind11;
 
@@ -38,7 +38,8 @@ public:
         std::size_t next = 0;
         if (py::isinstance<py::dict>(targets_)) {
             py::dict filled;
-            for (const auto& [key, value] : targets_.cast<py::dict>()) filled[key] = py::cast(std::move(results[next++]));
+            for (const auto& [key, value] : targets_.cast<py::dict>())
+                filled[key] = py::cast(std::move(results[next++]));
             return std::move(filled);
         }
         py::list filled(results.size());
@@ -63,7 +64,8 @@ std::vector<Operation> to_operations(const py::object& operations) {
     if (py::isinstance<Operation>(operations)) return {operations.cast<Operation>()};
     for (const py::handle& value : operations) {
         if (!py::isinstance<Operation>(value)) {
-            throw TypeError(concat("[run] operations must be Operations (what assign() returns), not ", Py_TYPE(value.ptr())->tp_name));
+            throw TypeError(concat("[run] operations must be Operations (what assign() returns), not ",
+                                   Py_TYPE(value.ptr())->tp_name));
         }
         result.push_back(value.cast<Operation>());
     }
@@ -73,25 +75,28 @@ std::vector<Operation> to_operations(const py::object& operations) {
 // Plain numbers and lists take the placeholder's dtype; arrays keep theirs and have to match.
 NDArray to_feed(const py::handle& value, DType dtype) {
     if (py::isinstance<NDArray>(value)) return value.cast<NDArray>();
-    const bool literal = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr()) || PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
+    const bool literal = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr()) || PyList_Check(value.ptr()) ||
+                         PyTuple_Check(value.ptr());
     return ndarray_from_python(value, literal ? std::optional(dtype) : std::nullopt, "run");
 }
 
-CompileOptions to_options(bool stitch, int threads) {
+CompileOptions to_options(bool stitch, int threads, bool interpret) {
     if (threads < 0) throw UserError(concat("[compile] threads must be 0 (the setting) or more, not ", threads));
-    return {stitch, threads};
+    return {stitch, threads, interpret};
 }
 
-py::object graph_run(const Graph& graph, const py::object& feeds, const py::object& targets, const py::object& operations,
-                     bool stitch, int threads) {
+py::object graph_run(const Graph& graph, const py::object& feeds, const py::object& targets,
+                     const py::object& operations, bool stitch, int threads, bool interpret) {
     std::vector<std::pair<Tensor, py::object>> given;
     if (!feeds.is_none()) {
         if (!py::isinstance<py::dict>(feeds)) {
-            throw TypeError(concat("[run] feeds must be a dict {placeholder: array}, not ", Py_TYPE(feeds.ptr())->tp_name));
+            throw TypeError(
+                concat("[run] feeds must be a dict {placeholder: array}, not ", Py_TYPE(feeds.ptr())->tp_name));
         }
         for (const auto& [key, value] : feeds.cast<py::dict>()) {
             if (!py::isinstance<Tensor>(key)) {
-                throw TypeError(concat("[run] the keys of feeds must be placeholders, not ", Py_TYPE(key.ptr())->tp_name));
+                throw TypeError(
+                    concat("[run] the keys of feeds must be placeholders, not ", Py_TYPE(key.ptr())->tp_name));
             }
             given.emplace_back(key.cast<Tensor>(), py::reinterpret_borrow<py::object>(value));
         }
@@ -106,7 +111,7 @@ py::object graph_run(const Graph& graph, const py::object& feeds, const py::obje
     }
     const TargetForm form(targets);
     const std::vector<Operation> wanted = to_operations(operations);
-    const CompileOptions options = to_options(stitch, threads);
+    const CompileOptions options = to_options(stitch, threads, interpret);
     std::vector<NDArray> results;
     {
         const py::gil_scoped_release release;
@@ -123,7 +128,7 @@ struct PyExecutable {
 };
 
 PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py::object& targets,
-                           const py::object& operations, bool stitch, int threads) {
+                           const py::object& operations, bool stitch, int threads, bool interpret) {
     FeedTypes types;
     if (py::isinstance<py::dict>(feeds)) {
         for (const auto& [key, value] : feeds.cast<py::dict>()) {
@@ -138,7 +143,7 @@ PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py
     }
     const TargetForm form(targets);
     const std::vector<Operation> wanted = to_operations(operations);
-    const CompileOptions options = to_options(stitch, threads);
+    const CompileOptions options = to_options(stitch, threads, interpret);
     PyExecutable result;
     result.targets = targets;
     for (const auto& [tensor, type] : types) result.feed_dtypes.push_back(type.dtype);
@@ -156,8 +161,10 @@ py::object executable_run(const PyExecutable& self, const py::args& inputs, cons
     };
     const bool listed = inputs.size() == 1 && self.feed_dtypes.size() != 1
                             ? PyList_Check(inputs[0].ptr()) || PyTuple_Check(inputs[0].ptr())
-                            : inputs.size() == 1 && PyList_Check(inputs[0].ptr()) && PyList_GET_SIZE(inputs[0].ptr()) == 1 &&
-                                  !PyFloat_Check(PyList_GET_ITEM(inputs[0].ptr(), 0)) && !PyLong_Check(PyList_GET_ITEM(inputs[0].ptr(), 0));
+                            : inputs.size() == 1 && PyList_Check(inputs[0].ptr()) &&
+                                  PyList_GET_SIZE(inputs[0].ptr()) == 1 &&
+                                  !PyFloat_Check(PyList_GET_ITEM(inputs[0].ptr(), 0)) &&
+                                  !PyLong_Check(PyList_GET_ITEM(inputs[0].ptr(), 0));
     if (listed) {
         for (const py::handle& value : inputs[0]) add(value);
     } else {
@@ -197,14 +204,16 @@ py::dict region_dict(const Report::Region& region) {
 }  // namespace
 
 void bind_executable(py::module_& m) {
-    py::class_<Report>(m, "Report", "What compiling and stitching did. str() explains it; the attributes are for programs.")
-        .def_property_readonly("regions",
-                               [](const Report& report) {
-                                   py::list regions;
-                                   for (const Report::Region& region : report.regions) regions.append(region_dict(region));
-                                   return regions;
-                               },
-                               "One dict for each stitched region: name, operations, schedule, kept, in_place, bytes_*.")
+    py::class_<Report>(m, "Report",
+                       "What compiling and stitching did. str() explains it; the attributes are for programs.")
+        .def_property_readonly(
+            "regions",
+            [](const Report& report) {
+                py::list regions;
+                for (const Report::Region& region : report.regions) regions.append(region_dict(region));
+                return regions;
+            },
+            "One dict for each stitched region: name, operations, schedule, kept, in_place, bytes_*.")
         .def_readonly("kept_apart", &Report::kept_apart, "Why neighbouring operations were not stitched.")
         .def_readonly("arena_bytes", &Report::arena_bytes, "Memory reserved for intermediate results, in bytes.")
         .def_readonly("kernels", &Report::kernels)
@@ -216,31 +225,40 @@ void bind_executable(py::module_& m) {
 
     py::class_<PyExecutable>(m, "Executable", "A compiled graph: run it on arrays in the order of `feeds`.")
         .def("run", &executable_run, py::kw_only(), py::arg("out") = py::none(),
-             "Run on arrays in the order of `feeds` (as arguments or as one list). Results have the form of the targets, or are\n"
-             "written into `out` (an array, or a list of arrays: writable, contiguous, of the right dtypes and shapes).\n"
+             "Run on arrays in the order of `feeds` (as arguments or as one list). Results have the form of the "
+             "targets, or are\n"
+             "written into `out` (an array, or a list of arrays: writable, contiguous, of the right dtypes and "
+             "shapes).\n"
              "Raises ValueError/TypeError when an array does not fit; nothing is changed then.")
         .def_property_readonly("feeds", [](const PyExecutable& self) { return self.executable.feeds(); })
         .def_property_readonly("targets", [](const PyExecutable& self) { return self.executable.targets(); })
-        .def_property_readonly("variants", [](const PyExecutable& self) { return self.executable.variants(); },
-                               "How many patterns of feed shapes have been compiled.")
-        .def("report", [](const PyExecutable& self) { return self.executable.report(); },
-             "What was stitched, what was not and why, for the variant that ran last.")
-        .def("source", [](const PyExecutable& self, const std::string& kind) { return self.executable.source(kind); },
-             py::arg("kind") = "loopir", "The kernels as text: \"loopir\", \"llvm\" or \"asm\".")
+        .def_property_readonly(
+            "variants", [](const PyExecutable& self) { return self.executable.variants(); },
+            "How many patterns of feed shapes have been compiled.")
+        .def(
+            "report", [](const PyExecutable& self) { return self.executable.report(); },
+            "What was stitched, what was not and why, for the variant that ran last.")
+        .def(
+            "source", [](const PyExecutable& self, const std::string& kind) { return self.executable.source(kind); },
+            py::arg("kind") = "loopir", "The kernels as text: \"loopir\", \"llvm\" or \"asm\".")
         .def("__repr__", [](const PyExecutable& self) {
-            return concat("<Executable of ", self.executable.feeds().size(), " feeds and ", self.executable.targets().size(), " targets>");
+            return concat("<Executable of ", self.executable.feeds().size(), " feeds and ",
+                          self.executable.targets().size(), " targets>");
         });
 
     const py::object graph = m.attr("Graph");
     graph.attr("run") = py::cpp_function(
-        &graph_run, py::name("run"), py::is_method(graph), py::arg("feeds") = py::none(), py::arg("targets") = py::none(),
-        py::arg("operations") = py::none(), py::kw_only(), py::arg("stitch") = true, py::arg("threads") = 0,
-        "Run the graph: feeds is {placeholder: array}, targets a tensor or a list, tuple or dict of tensors, operations what\n"
+        &graph_run, py::name("run"), py::is_method(graph), py::arg("feeds") = py::none(),
+        py::arg("targets") = py::none(), py::arg("operations") = py::none(), py::kw_only(), py::arg("stitch") = true,
+        py::arg("threads") = 0, py::arg("interpret") = false,
+        "Run the graph: feeds is {placeholder: array}, targets a tensor or a list, tuple or dict of tensors, "
+        "operations what\n"
         "assign() returned. Compiles at the first call for this combination. Results have the form of targets. Raises\n"
         "ValueError/TypeError when something does not fit; variables are unchanged then.");
     graph.attr("compile") = py::cpp_function(
-        &graph_compile, py::name("compile"), py::is_method(graph), py::arg("feeds") = py::none(), py::arg("targets") = py::none(),
-        py::arg("operations") = py::none(), py::kw_only(), py::arg("stitch") = true, py::arg("threads") = 0,
+        &graph_compile, py::name("compile"), py::is_method(graph), py::arg("feeds") = py::none(),
+        py::arg("targets") = py::none(), py::arg("operations") = py::none(), py::kw_only(), py::arg("stitch") = true,
+        py::arg("threads") = 0, py::arg("interpret") = false,
         "Compile ahead of time: feeds is {placeholder: ShapedType} (or a list of placeholders, as they are declared).\n"
         "Returns an Executable. stitch=False gives one kernel for each operation, for comparison and for debugging.");
 }

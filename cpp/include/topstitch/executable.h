@@ -21,6 +21,7 @@ struct ShapedType {
 struct CompileOptions {
     bool stitch = true;  // false: one kernel for each operation, for comparison and for debugging
     int threads = 0;     // at most this many; 0: the setting TOPSTITCH_NUM_THREADS
+    bool interpret = false;  // run the kernels in the slow loop IR interpreter, the reference for compiled code
 };
 
 // What compiling and stitching did; every text is for people, the numbers are for programs.

@@ -1,0 +1,54 @@
+// A device that interprets the kernels one scalar at a time: the reference that compiled code is compared with.
+// Slow by design.
+#include "loopir/interpret.h"
+#include "runtime/device.h"
+#include "topstitch/error.h"
+
+namespace topstitch {
+
+namespace {
+
+class InterpretedKernel : public DeviceKernel {
+public:
+    explicit InterpretedKernel(loopir::Kernel kernel)
+        : kernel_(std::move(kernel)), size_count_(loopir::size_params(kernel_).size()) {
+        for (const loopir::BufferParam& buffer : kernel_.buffers) {
+            if (buffer.role != loopir::BufferParam::Role::local) ++buffer_count_;
+        }
+    }
+    void launch(void* const* buffers, const std::int64_t* sizes, const LaunchShape&) const override {
+        loopir::interpret(kernel_, std::span(buffers, buffer_count_), std::span(sizes, size_count_));
+    }
+    std::int64_t scratch_bytes(std::span<const std::int64_t>) const override { return 0; }
+    std::string source(const std::string& kind) const override {
+        if (kind == "loopir") return loopir::print(kernel_);
+        throw UserError(concat("[source] the interpreter has \"loopir\" only, not \"", kind, "\""));
+    }
+
+private:
+    loopir::Kernel kernel_;
+    std::size_t buffer_count_ = 0;
+    std::size_t size_count_ = 0;
+};
+
+class InterpreterDevice : public Device {
+public:
+    std::string name() const override { return "interpreter"; }
+    // A common machine, so that schedules have lanes, tiles and split reductions here too.
+    stitch::Machine machine() const override { return {32, 16, 2, 512 << 10, 8 << 20}; }
+    Compiled compile(std::span<const loopir::Kernel> kernels) override {
+        Compiled result;
+        for (const loopir::Kernel& kernel : kernels) result.kernels.push_back(std::make_shared<const InterpretedKernel>(kernel));
+        return result;
+    }
+    int max_threads() const override { return 1; }
+};
+
+}  // namespace
+
+Device& interpreter_device() {
+    static InterpreterDevice device;
+    return device;
+}
+
+}  // namespace topstitch
