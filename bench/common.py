@@ -70,7 +70,9 @@ class Table:
     def finish(self) -> None:
         """Write the JSON, if asked for."""
         if self.options.json:
-            self.options.json.write_text(json.dumps({"title": self.title, "threads": THREADS, "seconds": self.rows}, indent=2))
+            self.options.json.write_text(
+                json.dumps({"title": self.title, "threads": THREADS, "seconds": self.rows}, indent=2)
+            )
 
 
 def optional_import(name: str) -> object | None:

@@ -5,8 +5,11 @@ The limit is the machine's own two-thread copy of the same bytes.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import common  # first: it sets the thread counts of the peers
 import numpy as np
+
 import topstitch as ts
 
 
@@ -27,7 +30,7 @@ def copy_case(x: np.ndarray) -> common.Case:
     pool = ThreadPoolExecutor(common.THREADS)
     out = np.empty_like(x)
     edges = np.linspace(0, x.size, common.THREADS + 1).astype(int)
-    pieces = list(zip(edges[:-1], edges[1:], strict=True))
+    pieces = list(pairwise(edges))
 
     def run() -> None:
         list(pool.map(lambda piece: np.copyto(out[piece[0] : piece[1]], x[piece[0] : piece[1]]), pieces))

@@ -10,6 +10,7 @@ import time
 
 import common
 import numpy as np
+
 import topstitch as ts
 from topstitch.digits import Classifier
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import common  # first: it sets the thread counts of the peers
 import numpy as np
+
 import topstitch as ts
 
 SHAPE = (2048, 4096)
@@ -60,7 +61,9 @@ def main() -> None:
 
         j, jg, jb = (jnp.asarray(a) for a in (x, gain, bias))
         jit_softmax = jax.jit(lambda a: jax.nn.softmax(a, -1))
-        jit_norm = jax.jit(lambda a, c, d: (a - a.mean(-1, keepdims=True)) * jax.lax.rsqrt(a.var(-1, keepdims=True) + 1e-5) * c + d)
+        jit_norm = jax.jit(
+            lambda a, c, d: (a - a.mean(-1, keepdims=True)) * jax.lax.rsqrt(a.var(-1, keepdims=True) + 1e-5) * c + d
+        )
         softmax["jax"] = lambda: jit_softmax(j).block_until_ready()
         norm["jax"] = lambda: jit_norm(j, jg, jb).block_until_ready()
     table.row("softmax", softmax)

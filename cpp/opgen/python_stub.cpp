@@ -76,7 +76,9 @@ void write_python_stub(std::ostream& out) {
     out << "\"\"\"The functions of all operations.\n\nGenerated from the registry: change the OpDef instead.\n\"\"\"\n\n"
            "from collections.abc import Sequence\nfrom typing import Literal\n\n"
            "from ._core import Tensor\nfrom ._types import ArrayLike, DTypeLike, ShapeLike, TensorLike\n\n"
-           "__all__: list[str]\n";
+           "__all__ = [\n";
+    for (const OpDef* def : public_ops()) out << "    \"" << def->name << "\",\n";
+    out << "]\n";
     for (const OpDef* def : public_ops()) write_function(out, *def);
 }
 

@@ -145,6 +145,8 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
             made = compile(graph, shapes, false);
         } catch (const NeedsExactSizes&) {
             exact = true;
+        } catch (const UserError&) {
+            exact = true;  // said again with numbers instead of symbols
         }
     }
     if (exact) {

@@ -240,7 +240,7 @@ std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<con
         }
         const NDArray& given = results[k];
         if (given.dtype() != plan_.results[k].dtype || given.shape() != context->result_shapes[k]) {
-            throw UserError(concat("[run] result ", k, " is ", plan_.results[k].str(), " with shape ",
+            throw UserError(concat("[run] result ", k, " is ", name_of(plan_.results[k].dtype),
                                    sizes_str(context->result_shapes[k]), ", but the given array is ", name_of(given.dtype()),
                                    sizes_str(given.shape())));
         }

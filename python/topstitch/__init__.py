@@ -3,7 +3,9 @@
 The work is done by the C++ library; this package is its face.
 """
 
-from . import _core, _ops, _tensor
+from . import _core as _core
+from . import _ops as _ops
+from . import _tensor as _tensor
 from ._core import (
     DType,
     DTypeError,

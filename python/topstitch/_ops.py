@@ -19,11 +19,16 @@ def _python_name(attribute: str) -> str:
     return "axis" if attribute == "axes" else attribute
 
 
-def _convert(kind: str, value: Any) -> Any:
+def _convert(op: str, name: str, kind: str, value: Any) -> Any:
     """Let a single integer stand for a list of one."""
-    if kind == "integers" and value is not None and not isinstance(value, (list, tuple)):
-        return [value] if hasattr(value, "__index__") else list(value)
-    return value
+    if kind != "integers" or isinstance(value, (list, tuple)):
+        return value
+    if hasattr(value, "__index__"):
+        return [value]
+    try:
+        return list(value)
+    except TypeError:
+        raise _core.DTypeError(f"[{op}] {name} must be an integer or a list of integers, not {value!r}") from None
 
 
 def _docstring(op: dict[str, Any]) -> str:
@@ -86,7 +91,11 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
                 inputs.extend(values[k])
             elif values[k] is not None:
                 inputs.append(values[k])
-        given = {key: _convert(kind, values[k]) for k, key, kind in attributes if values[k] is not None}
+        given = {
+            key: _convert(op_name, parameters[k].name, kind, values[k])
+            for k, key, kind in attributes
+            if values[k] is not None
+        }
         outputs = _core.apply(op_name, inputs, given, name)
         return outputs[0] if one_result else outputs
 

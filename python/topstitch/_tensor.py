@@ -143,7 +143,8 @@ def _attach() -> None:
     tensor.__getitem__ = _getitem
     # NumPy arrays on the left must leave the operation to us.
     tensor.__array_ufunc__ = None
-    _core.Graph.control_dependencies = _control_dependencies
+    graph: Any = _core.Graph
+    graph.control_dependencies = _control_dependencies
 
 
 _attach()

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def load_digits(seed: int) -> tuple[Array, Array, Array, Array]:
         from sklearn.datasets import load_digits as load
     except ImportError as error:
         raise MissingPackage(
-            "the digits come with scikit-learn, which is not installed; install it with: pip install 'topstitch[examples]'"
+            "the digits come with scikit-learn, which is not installed; "
+            "install it with: pip install 'topstitch[examples]'"
         ) from error
     images, labels = load(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(images))
@@ -51,7 +53,7 @@ class Classifier:
         parameters = []
         hidden = self.images
         sizes = [64, 128, 64, 10]
-        for layer, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
             init = rng.standard_normal((fan_in, fan_out), dtype=np.float32) * np.float32((2 / fan_in) ** 0.5)
             weights = graph.variable(init, name=f"weights{layer}")
             bias = graph.variable(np.zeros(fan_out, np.float32), name=f"bias{layer}")

@@ -34,15 +34,15 @@ class Case:
     domain: tuple[float, float] = (-3.0, 3.0)
     attrs: dict[str, Any] = field(default_factory=dict)
     dtypes: tuple[str, ...] = FLOATS
-    input_dtypes: tuple[str | None, ...] = ()   # fixed dtypes by input; None: that of the row
+    input_dtypes: tuple[str | None, ...] = ()  # fixed dtypes by input; None: that of the row
     integer_domains: dict[int, tuple[int, int]] = field(default_factory=dict)  # by input
-    domains: dict[int, tuple[float, float]] = field(default_factory=dict)      # by input
-    elementwise: bool = False     # any shape will do
-    grad: bool = True             # has a gradient that finite differences can see
-    second: bool = True           # and a second one
+    domains: dict[int, tuple[float, float]] = field(default_factory=dict)  # by input
+    elementwise: bool = False  # any shape will do
+    grad: bool = True  # has a gradient that finite differences can see
+    second: bool = True  # and a second one
     grad_inputs: tuple[int, ...] | None = None  # inputs to differentiate; None: all floating ones
-    tolerance: float = 4.0        # in units of the dtype's rounding, relative to the largest magnitude involved
-    distinct: bool = False        # inputs without ties (max, min, ...)
+    tolerance: float = 4.0  # in units of the dtype's rounding, relative to the largest magnitude involved
+    distinct: bool = False  # inputs without ties (max, min, ...)
 
 
 def make_input(case: Case, k: int, dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -74,7 +74,9 @@ def binary(reference: Callable[..., Any], dtypes: tuple[str, ...] = FLOATS, **op
             Case(reference, shapes=((4, 1, 5), (3, 1)), dtypes=dtypes[:1], **options)]  # fmt: skip
 
 
-def predicate(reference: Callable[..., Any], dtypes: tuple[str, ...] = (*NUMBERS, "bool"), **options: Any) -> list[Case]:
+def predicate(
+    reference: Callable[..., Any], dtypes: tuple[str, ...] = (*NUMBERS, "bool"), **options: Any
+) -> list[Case]:
     return binary(reference, dtypes, grad=False, **options)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_cases import CASES, Case, make_input
-from oracle import assert_matches, widen
 
 import topstitch as ts
+from op_cases import CASES, Case, make_input
+from oracle import assert_matches, widen
 
 ROWS = [
     pytest.param(op, case, dtype, id=f"{op}-{k}-{dtype}")
@@ -25,9 +25,13 @@ def reference(case: Case, arrays: list[np.ndarray], dtype: str) -> tuple[np.ndar
     return expected if isinstance(expected, tuple) else (expected,)
 
 
-def build(op: str, graph: ts.Graph, shapes: list[Any], arrays: list[np.ndarray], attrs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def build(
+    op: str, graph: ts.Graph, shapes: list[Any], arrays: list[np.ndarray], attrs: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
     """The placeholders of an operation's inputs, and its outputs."""
-    placeholders = [graph.placeholder(shape, dtype=array.dtype.name) for shape, array in zip(shapes, arrays, strict=True)]
+    placeholders = [
+        graph.placeholder(shape, dtype=array.dtype.name) for shape, array in zip(shapes, arrays, strict=True)
+    ]
     function = getattr(ts, op)
     variadic = op in ("concat", "stack")
     outputs = function(placeholders, **attrs) if variadic else function(*placeholders, **attrs)
@@ -69,7 +73,10 @@ def test_layouts_and_dynamic_dims(op: str, case: Case) -> None:
     layouts = {
         "contiguous": arrays,
         "transposed": [np.array(array, order="F") for array in arrays],
-        "negative strides": [array[(slice(None, None, -1),) * array.ndim].copy()[(slice(None, None, -1),) * array.ndim] for array in arrays],
+        "negative strides": [
+            array[(slice(None, None, -1),) * array.ndim].copy()[(slice(None, None, -1),) * array.ndim]
+            for array in arrays
+        ],
         "every other": [np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array for array in arrays],
     }
     for name, laid_out in layouts.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from op_cases import CASES, Case, make_input
-from test_ops_forward import build, seed_of
 
 import topstitch as ts
+from op_cases import CASES, Case, make_input
+from test_ops_forward import build, seed_of
 
 ROWS = [
     pytest.param(op, case, id=f"{op}-{k}")

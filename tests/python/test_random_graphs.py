@@ -106,7 +106,9 @@ class RandomGraph:
             name = str(rng.choice(["mean", "max", "min", "sum/n", "variance"]))
             if name == "sum/n":
                 extent = max(int(tensors[a].shape[axis]), 1)
-                return Node((a,), lambda x: ts.sum(x, axis=axis, keepdims=keep) * (1.0 / extent), f"sum/n {axis} {keep}")
+                return Node(
+                    (a,), lambda x: ts.sum(x, axis=axis, keepdims=keep) * (1.0 / extent), f"sum/n {axis} {keep}"
+                )
             return Node((a,), lambda x: getattr(ts, name)(x, axis=axis, keepdims=keep), f"{name} {axis} {keep}")
         if kind < 0.8:
             return Node((a,), lambda x: ts.softmax(x, axis=axis), f"softmax {axis}")
@@ -133,7 +135,11 @@ class RandomGraph:
             return Node((a, a), lambda x, y: ts.concat([x, y * 0.5], axis=axis), f"concat {axis}")
         if choice == 6:
             return Node((a,), lambda x: ts.expand_dims(x, axis=axis), f"expand_dims {axis}")
-        return Node((a,), lambda x: x @ ts.swap_axes(x, -1, -2) * 0.1, "x @ x.T") if rank >= 2 else Node((a,), ts.tanh, "tanh")
+        return (
+            Node((a,), lambda x: x @ ts.swap_axes(x, -1, -2) * 0.1, "x @ x.T")
+            if rank >= 2
+            else Node((a,), ts.tanh, "tanh")
+        )
 
     def evaluate(self, kept: list[int], targets: list[int], **options: Any) -> list[np.ndarray] | None:
         """Results of `targets` over the kept nodes; None when a node lost an input or no longer fits."""
@@ -169,7 +175,10 @@ class RandomGraph:
                     return f"node {target}: shape {a.shape} stitched, {b.shape} with {name}"
                 error = np.abs(a.astype(np.float64) - b)
                 scale = max(1.0, float(np.abs(b).max(initial=0)))
-                if not np.array_equal(np.isnan(a), np.isnan(b)) or error[~np.isnan(error)].max(initial=0) > 5e-5 * scale:
+                if (
+                    not np.array_equal(np.isnan(a), np.isnan(b))
+                    or error[~np.isnan(error)].max(initial=0) > 5e-5 * scale
+                ):
                     return f"node {target}: differs from {name} by {np.nanmax(error):.3g}"
         return ""
 
@@ -185,7 +194,11 @@ class RandomGraph:
                     targets, changed = rest, True
             for node in reversed(kept):
                 rest = [k for k in kept if k != node]
-                if node + len(self.feeds) not in targets and self.evaluate(rest, targets) is not None and self.disagreement(rest, targets):
+                if (
+                    node + len(self.feeds) not in targets
+                    and self.evaluate(rest, targets) is not None
+                    and self.disagreement(rest, targets)
+                ):
                     kept, changed = rest, True
         return kept, targets
 
@@ -202,4 +215,6 @@ def test_ways_to_run_agree(seed: int) -> None:
     problem = graph.disagreement(everything, graph.targets)
     if problem:
         kept, targets = graph.shrink()
-        pytest.fail(f"seed {seed}: {problem}; shrunk: {graph.disagreement(kept, targets)}\n{graph.describe(kept, targets)}")
+        pytest.fail(
+            f"seed {seed}: {problem}; shrunk: {graph.disagreement(kept, targets)}\n{graph.describe(kept, targets)}"
+        )
