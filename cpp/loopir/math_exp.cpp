@@ -1,6 +1,7 @@
 // exp, exp2, exp10 and expm1.
 // b^x = 2^(2 m) b^r with m = round(x log2(b) / 2): two multiplications by 2^m round once, into the subnormals too.
 #include "loopir/math_functions.h"
+#include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
 
@@ -11,47 +12,30 @@ struct Reduction {
     double low;      // below this the result is 0
     double high;     // above this it is infinite
     double inverse;  // m = round(x * inverse)
-    double step;     // r = x - m * step, with step = step_high + step_low; m * step_high is exact
+    double step;     // r = x - m * (step + step_low), where m * step is exact
     double step_low;
 };
 
-// 2^m for m = round(x * inverse), found by adding 1.5 * 2^(mantissa bits): m then is in the low bits of the sum.
-struct PowerOfTwo {
-    V m;
-    V scale;
-};
-
-PowerOfTwo nearest_power(V x, double inverse) {
-    const bool single = x.type() == DType::float32;
-    const double magic = single ? 12582912.0 + 127.0 : 6755399441055744.0 + 1023.0;
-    const V sum = fma(x, inverse, magic);
-    const V bits = bitcast(sum, single ? DType::int32 : DType::int64);
-    return {sum - magic, bitcast(bits << (single ? 23 : 52), x.type())};
-}
-
-// exp(r) - 1 for |r| <= log(2) / 2
-V expm1_reduced(V r) {
-    const V tail = r.type() == DType::float32
-                       ? polynomial(r, {0.49999997, 0.166665465, 0.0416674353, 0.00836627185, 0.00138706923})
-                       : polynomial(r, {0.5, 0.16666666666666677, 0.041666666666666685, 0.0083333333333217904,
-                                        0.0013888888888893699, 0.00019841269885374058, 2.4801587279011373e-05,
-                                        2.7557245102461629e-06, 2.7557329417789869e-07, 2.5108710177463269e-08,
-                                        2.0893987796049164e-09});
-    return fma(r * r, tail, r);
-}
-
 V power(V x, const Reduction& reduction, std::initializer_list<double> coefficients) {
-    x = at_most(at_least(x, reduction.low), reduction.high);
-    const auto [m, scale] = nearest_power(x, reduction.inverse);
-    V r = fma(m, -reduction.step, x);
+    const V bounded = at_most(at_least(x, reduction.low), reduction.high);
+    const auto [m, scale] = round_scaled(bounded, reduction.inverse);
+    V r = fma(m, -reduction.step, bounded);
     if (reduction.step_low != 0) r = fma(m, -reduction.step_low, r);
     return polynomial(r, coefficients) * scale * scale;
+}
+
+// 2^r in float64 for |r| <= 1.
+V exp2_reduced(V r) {
+    return polynomial(r, {1, 0.69314718055994529, 0.24022650695910031, 0.055504108664822818, 0.0096181291076373864,
+                          0.0013333558146310369, 0.00015403530387185651, 1.5252733847362612e-05, 1.3215488727257319e-06,
+                          1.0178078741641533e-07, 7.0546094162151385e-09, 4.4460783680209434e-10, 2.590829809876344e-11,
+                          1.358235759085593e-12});
 }
 
 }  // namespace
 
 V exp(V x) {
-    if (x.type() == DType::float32) {
+    if (is_single(x)) {
         return power(x, {-104, 89, 0.7213475204444817, 0x1.62e4p+0, 0x1.7f7d1cp-19},
                      {1, 1, 0.500000358, 0.16666618, 0.041661229, 0.0083359303, 0.00141047733, 0.000196309047});
     }
@@ -62,21 +46,33 @@ V exp(V x) {
          2.7556146674469632e-07, 2.5055644315471325e-08, 2.1063128667341388e-09, 1.5904196321973156e-10});
 }
 
+V exp2_moderate(V x) {
+    const auto [n, scale] = round_scaled(x, 1);
+    return polynomial(x - n, {1, 0.69314720305963162, 0.24022647851239373, 0.055503319090087148, 0.0096184428695849245,
+                              0.0013399120148270037, 0.00015352412118169821}) *
+           scale;
+}
+
+V exp2_wide(const Wide& x) {
+    const V bounded = at_most(at_least(x.high, -1080), 1025);
+    const auto [m, scale] = round_scaled(bounded, 0.5);
+    const V power = exp2_reduced(fma(m, -2, bounded));
+    return fma(power * 0x1.62e42fefa39efp-1, x.low, power) * scale * scale;
+}
+
 V exp2(V x) {
-    if (x.type() == DType::float32) {
+    if (is_single(x)) {
         return power(
             x, {-151, 129, 0.5, 2, 0},
             {1, 0.693147242, 0.240226686, 0.055503659, 0.00961684436, 0.00133417163, 0.00015645301, 1.49173366e-05});
     }
-    return power(x, {-1080, 1025, 0.5, 2, 0},
-                 {1, 0.69314718055994529, 0.24022650695910031, 0.055504108664822818, 0.0096181291076373864,
-                  0.0013333558146310369, 0.00015403530387185651, 1.5252733847362612e-05, 1.3215488727257319e-06,
-                  1.0178078741641533e-07, 7.0546094162151385e-09, 4.4460783680209434e-10, 2.590829809876344e-11,
-                  1.358235759085593e-12});
+    const V bounded = at_most(at_least(x, -1080), 1025);
+    const auto [m, scale] = round_scaled(bounded, 0.5);
+    return exp2_reduced(fma(m, -2, bounded)) * scale * scale;
 }
 
 V exp10(V x) {
-    if (x.type() == DType::float32) {
+    if (is_single(x)) {
         return power(x, {-46, 39, 1.660964047443681, 0x1.3442p-1, -0x1.95ec1p-18},
                      {1, 2.30258512, 2.65095115, 2.03467155, 1.17109644, 0.539561868, 0.210254312, 0.0673401132});
     }
@@ -87,27 +83,12 @@ V exp10(V x) {
          0.00024170056029019631, 4.6787122989066669e-05, 8.1350623884225913e-06});
 }
 
-V expm1_moderate(V x) {
-    const bool single = x.type() == DType::float32;
-    const auto [n, scale] = nearest_power(x, 1.4426950408889634);
-    const V r = single ? fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, x))
-                       : fma(n, 0x1.8432a1b0e2634p-43, fma(n, -0x1.62e42fefa4p-1, x));
-    return fma(scale, expm1_reduced(r), scale - 1.0);
-}
-
 V expm1(V x) {
-    const bool single = x.type() == DType::float32;
-    const V y = single ? at_most(at_least(x, -18), 89) : at_most(at_least(x, -38), 710);
-    // Twice expm1_moderate with 2^(n - 1), because 2^n may overflow where the result does not.
-    const V magic = x.like(single ? 12582912.0 + 126.0 : 6755399441055744.0 + 1022.0);
-    const V sum = fma(y, 1.4426950408889634, magic);
-    const V n = sum - magic;
-    const V r = single ? fma(n, -0x1.7f7d1cp-20, fma(n, -0x1.62e4p-1, y))
-                       : fma(n, 0x1.8432a1b0e2634p-43, fma(n, -0x1.62e42fefa4p-1, y));
-    const V bits = bitcast(sum, single ? DType::int32 : DType::int64);
-    const V half_scale = bitcast(bits << (single ? 23 : 52), x.type());
-    const V result = 2.0 * fma(half_scale, expm1_reduced(r), half_scale - 0.5);
-    return select(equal(x, 0), x, result);  // keeps the sign of zero
+    const V bounded = is_single(x) ? at_most(at_least(x, -18), 89) : at_most(at_least(x, -38), 710);
+    // Half of it first, because 2^n may overflow where the result does not.
+    const auto [scale, excess] = exp_scaled(bounded, -1);
+    const V half = fma(scale, excess, scale - 0.5);
+    return select(equal(x, 0), x, half + half);  // keeps the sign of zero
 }
 
 }  // namespace topstitch::loopir::math

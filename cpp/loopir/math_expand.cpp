@@ -102,22 +102,35 @@ V expand(Emit& emit, const Instr& instr) {
         case ScalarOp::tan:
             return math::tan(a);
         case ScalarOp::asin:
+            return math::asin(a);
         case ScalarOp::acos:
+            return math::acos(a);
         case ScalarOp::atan:
+            return math::atan(a);
         case ScalarOp::sinh:
+            return math::sinh(a);
         case ScalarOp::cosh:
+            return math::cosh(a);
         case ScalarOp::tanh:
             return math::tanh(a);
         case ScalarOp::asinh:
+            return math::asinh(a);
         case ScalarOp::acosh:
+            return math::acosh(a);
         case ScalarOp::atanh:
+            return math::atanh(a);
         case ScalarOp::erf:
             return math::erf(a);
         case ScalarOp::erfc:
+            return math::erfc(a);
         case ScalarOp::rsqrt:
+            return math::rsqrt(a);
         case ScalarOp::cbrt:
+            return math::cbrt(a);
         case ScalarOp::pow:
+            return math::pow(a, emit.value(instr.args[1]));
         case ScalarOp::atan2:
+            return math::atan2(a, emit.value(instr.args[1]));
         // Everything else is no math function; listed so that a new instruction must be placed.
         case ScalarOp::constant:
         case ScalarOp::index_value:

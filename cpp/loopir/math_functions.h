@@ -11,7 +11,6 @@ V exp(V x);
 V exp2(V x);
 V exp10(V x);
 V expm1(V x);
-V expm1_moderate(V x);  // where exp(x) neither overflows nor is subnormal; -0 gives 0
 
 // math_log.cpp
 V log(V x);

@@ -1,15 +1,11 @@
 // log, log2, log10 and log1p.
 // x = 2^k (1 + f) with 1 + f in [2/3, 4/3] or [sqrt(1/2), sqrt(2)]; log(x) = k log(2) + log(1 + f).
-#include <limits>
-
 #include "loopir/math_functions.h"
+#include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 // The base b of a logarithm: log_b(e) and log_b(2), each as a leading part and the rest.
 // two_high is short, so that k * two_high is exact; e_high has 32 bits in float64.
@@ -27,30 +23,6 @@ constexpr Base natural_double{1, 0, 0x1.62e42fefa4p-1, -0x1.8432a1b0e2634p-43};
 constexpr Base binary_double{0x1.71547652p+0, 0x1.705fc2eefa2p-33, 1, 0};
 constexpr Base decimal_double{0x1.bcb7b152p-2, 0x1.b9438ca9aadd5p-36, 0x1.34413509f8p-2, -0x1.80433b83b532ap-44};
 
-// Some number with k its exponent, such that number * 2^-k is near 1.
-struct Exponent {
-    V k;      // as a float
-    V field;  // k << mantissa bits
-};
-
-Exponent exponent_single(V number, V extra) {
-    const V bits = bitcast(number, DType::int32);
-    const V field = (bits - 0x3f2aaaab) & -0x800000;  // the bits of 2/3
-    return {fma(cast(field, DType::float32), 0x1p-23, extra), field};
-}
-
-Exponent exponent_double(V number, V extra) {
-    const V bits = bitcast(number, DType::uint64);
-    const V biased = bits + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd);  // the bits of sqrt(1/2)
-    // The exponent becomes the low bits of 2^52 + exponent: there is no conversion from 64 bits in many targets.
-    const V k = bitcast((biased >> 52) | 0x4330000000000000, DType::float64) - (0x1p52 + 1023.0);
-    return {k + extra, (biased & 0x7ff0000000000000) - 0x3ff0000000000000};
-}
-
-Exponent exponent_of(V number, V extra) {
-    return number.type() == DType::float32 ? exponent_single(number, extra) : exponent_double(number, extra);
-}
-
 // x = 2^k (1 + f); subnormals are scaled into the normal range first.
 struct Decomposed {
     V k;
@@ -58,11 +30,10 @@ struct Decomposed {
 };
 
 Decomposed decompose(V x) {
-    const bool single = x.type() == DType::float32;
-    const V subnormal = x < (single ? 0x1p-126 : 0x1p-1022);
-    const V normal = select(subnormal, x * (single ? 0x1p23 : 0x1p52), x);
-    const auto [k, field] = exponent_of(normal, select(subnormal, x.like(single ? -23 : -52), 0));
-    return {k, bitcast(bitcast(normal, field.type()) - field, x.type()) - 1.0};
+    const V subnormal = x < (is_single(x) ? 0x1p-126 : 0x1p-1022);
+    const V normal = select(subnormal, x * (is_single(x) ? 0x1p23 : 0x1p52), x);
+    const auto [k, field, m] = split_exponent(normal);
+    return {k - select(subnormal, x.like(mantissa_bits(x)), 0), m - 1.0};
 }
 
 // The value outside of the domain where `result` holds, 0 < x < inf.
@@ -71,20 +42,23 @@ V with_special_cases(V x, V result) {
     return select(0 < x, select(x < infinity, result, x), below);
 }
 
-// log(1 + f) = f + f^2 p(f)
-V tail_single(V f) {
+// log_b(1 + f) = f log_b(e) + f^2 tail(f)
+V natural_tail(V f) {
     return polynomial(
         f, {-0.499999374, 0.333332002, -0.250077456, 0.200110868, -0.164170951, 0.13996847, -0.15383251, 0.140220761});
 }
+V binary_tail(V f) {
+    return polynomial(f, {-0.721347511, 0.480896711, -0.36067152, 0.288686544, -0.240632221, 0.20209749, -0.175944999,
+                          0.201600716, -0.185406953});
+}
+V decimal_tail(V f) {
+    return polynomial(f, {-0.217147246, 0.144764289, -0.108572409, 0.0869053751, -0.0724499524, 0.060808938,
+                          -0.052845072, 0.0608105808, -0.0562234893});
+}
 
-V log_single(V k, V f, const Base& base) {
-    V result;
-    if (base.e_high == 1) {
-        result = fma(f * f, tail_single(f), f);
-    } else {
-        const V scaled = f * base.e_high;
-        result = fma(f, base.e_high, fma(f, base.e_low, scaled * (f * tail_single(f))));
-    }
+V log_single(V k, V f, const Base& base, V tail) {
+    const V rest = base.e_high == 1 ? f * tail : fma(f, tail, base.e_low);
+    V result = base.e_high == 1 ? fma(f, rest, f) : fma(f, base.e_high, f * rest);
     if (base.two_low != 0) result = fma(k, base.two_low, result);
     return fma(k, base.two_high, result);
 }
@@ -118,30 +92,45 @@ V log_double(V k, V f, const Base& base) {
     return sum + (rest + ((whole - sum) + leading));
 }
 
-V log_base(V x, const Base& single, const Base& twice) {
-    const auto [k, f] = decompose(x);
-    return with_special_cases(x, x.type() == DType::float32 ? log_single(k, f, single) : log_double(k, f, twice));
-}
-
 }  // namespace
 
 V log(V x) {
-    return log_base(x, natural_single, natural_double);
+    const auto [k, f] = decompose(x);
+    return with_special_cases(
+        x, is_single(x) ? log_single(k, f, natural_single, natural_tail(f)) : log_double(k, f, natural_double));
 }
+
 V log2(V x) {
-    return log_base(x, binary_single, binary_double);
+    const auto [k, f] = decompose(x);
+    return with_special_cases(
+        x, is_single(x) ? log_single(k, f, binary_single, binary_tail(f)) : log_double(k, f, binary_double));
 }
+
 V log10(V x) {
-    return log_base(x, decimal_single, decimal_double);
+    const auto [k, f] = decompose(x);
+    return with_special_cases(
+        x, is_single(x) ? log_single(k, f, decimal_single, decimal_tail(f)) : log_double(k, f, decimal_double));
+}
+
+V log2_moderate(V x) {
+    const auto [k, field, m] = split_exponent(x);
+    const V f = m - 1.0;
+    const V s = f / (f + 2.0);
+    const V p = polynomial(
+        s * s, {2.8853900817902027, 0.9617966732010963, 0.5770836114698038, 0.41167112790602922, 0.34075982787833581});
+    return with_special_cases(x, fma(s, p, k));
 }
 
 V log1p(V x) {
-    // 1 + x = 2^k (1 + f) with f = 2^-k x + (2^-k - 1): exact where k is 0, and rounded once elsewhere.
-    const bool single = x.type() == DType::float32;
-    const auto [k, field] = exponent_of(x + 1.0, x.like(0));
-    const V scale = bitcast((single ? 0x3f800000 : 0x3ff0000000000000) - field, x.type());
-    const V f = fma(x, scale, scale - 1.0);
-    const V result = single ? log_single(k, f, natural_single) : log_double(k, f, natural_double);
+    // 1 + x = u + c exactly = 2^k (1 + f), with f = x where k is 0.
+    const V u = x + 1.0;
+    const V c = x - (u - 1.0);
+    const auto [k, field, m] = split_exponent(u);
+    // 2^-k, or 0 where it is subnormal: c is 0 there.
+    const V scale_bits = field.like(is_single(x) ? 0x3f800000 : 0x3ff0000000000000) - field;
+    const V f = fma(c, float_of(binary(ScalarOp::max, scale_bits, 0)), m - 1.0);
+    const V result =
+        is_single(x) ? log_single(k, f, natural_single, natural_tail(f)) : log_double(k, f, natural_double);
     const V below = select(equal(x, -1), x.like(-infinity), nan);  // also where x is NaN
     const V zero_or_infinite = equal(x, 0) | equal(x, infinity);
     return select(-1 < x, select(zero_or_infinite, x, result), below);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "loopir/math_functions.h"
+#include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
 
@@ -16,9 +17,6 @@ struct Reduced {
     V r;         // float64
     V tail;      // float64 arguments: r + tail is closer
 };
-
-constexpr double half_pi = 0x1.921fb54442d18p+0;
-constexpr double half_pi_tail = 0x1.1a62633145c07p-54;
 
 // --- float32: |x| = 2^i z with an integer z, so that |x| 2/pi = z (2^i 2/pi modulo 4) modulo 4. Of the factor some 100
 // bits are enough: no float32 number comes closer than 2^-30 to a multiple of pi/2.
@@ -121,23 +119,6 @@ Fraction multiply(V m, const std::array<V, 3>& w) {
     return {first + second_high + carry, sum};
 }
 
-// a * b and its rounding error, for a constant b.
-struct Product {
-    V value;
-    V error;
-};
-
-Product exact_product(V a, double b) {
-    const V value = a * b;
-    if (a.emit->has_fma()) return {value, fma(a, b, -value)};
-    constexpr std::int64_t leading = std::int64_t{-1} << 27;
-    const double b_high = std::bit_cast<double>(std::bit_cast<std::int64_t>(b) & leading);
-    const double b_low = b - b_high;
-    const V a_high = bitcast(bitcast(a, DType::int64) & leading, DType::float64);
-    const V a_low = a - a_high;
-    return {value, ((a_high * b_high - value) + a_high * b_low + a_low * b_high) + a_low * b_low};
-}
-
 Reduced reduce_double(V x) {
     const V magnitude = abs(x);
     const V bits = bitcast(magnitude, DType::uint64);
@@ -160,7 +141,7 @@ Reduced reduce_double(V x) {
     const V trailing = (next - (leading - top)) + last;
     const V fraction = leading + trailing;
     const V fraction_tail = trailing - (fraction - leading);
-    const auto [r, error] = exact_product(fraction, half_pi);
+    const auto [r, error] = exact_product(fraction, fraction.like(half_pi));
     const V tail = error + fma(fraction, half_pi_tail, fraction_tail * half_pi);
     const V small = magnitude < 0.5 * half_pi;
     const V poisoned = fma(magnitude, 0, r);  // NaN for infinities and NaN
