@@ -73,7 +73,8 @@ public:
     friend Index operator+(const Index& a, const Index& b);
     friend Index operator-(const Index& a, const Index& b);
     friend Index operator*(const Index& a, const Dim& factor);
-    // Divisors are positive. Simplified where the range of the dividend allows it.
+    // Divisors are extents: not negative. By an extent of 0 the result is 0, since no iteration will ask for it.
+    // Simplified where the range of the dividend allows it.
     friend Index floor_div(const Index& a, const Dim& divisor);
     friend Index mod(const Index& a, const Dim& divisor);
 

@@ -15,8 +15,8 @@ bool is_number(const Dim& dim, std::int64_t value) {
 }
 
 void check_divisor(const char* what, const Dim& divisor) {
-    if (divisor.is_known() && divisor.value() < 1) {
-        throw InternalError(concat(what, ": the divisor of an index is ", divisor.value(), ", but must be positive"));
+    if (divisor.is_known() && divisor.value() < 0) {
+        throw InternalError(concat(what, ": the divisor of an index is ", divisor.value(), "; it must not be negative"));
     }
 }
 
@@ -230,11 +230,13 @@ void Index::merge_quotients() {
 
 Index floor_div(const Index& a, const Dim& divisor) {
     check_divisor("floor_div", divisor);
+    if (divisor == Dim(0)) return Index(0);
     return IndexSimplifier::quotient_of(a, divisor);
 }
 
 Index mod(const Index& a, const Dim& divisor) {
     check_divisor("mod", divisor);
+    if (divisor == Dim(0)) return Index(0);
     return IndexSimplifier::remainder_of(a, divisor);
 }
 

@@ -38,7 +38,9 @@ def assert_matches(result: Any, expected: Any, tolerance: float, what: str, scal
     got = to_numpy(array)
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected), err_msg=f"{what}: NaNs")
-    np.testing.assert_array_equal(got[~finite & ~np.isnan(expected)], expected[~finite & ~np.isnan(expected)], err_msg=what)
+    np.testing.assert_array_equal(
+        got[~finite & ~np.isnan(expected)], expected[~finite & ~np.isnan(expected)], err_msg=what
+    )
     if not finite.any():
         return
     magnitude = max(float(np.abs(expected[finite]).max()), scale)

@@ -43,7 +43,7 @@ def values(name, shape):
     """Small distinct values of a dtype."""
     count = int(np.prod(shape))
     base = np.arange(count).reshape(shape)
-    return (base % 2 == 0) if name == "bool" else (base % 100).astype(NUMPY_DTYPES[name])
+    return np.asarray(base % 2 == 0 if name == "bool" else base % 100, dtype=NUMPY_DTYPES[name])
 
 
 def address(a):
@@ -123,7 +123,7 @@ def test_buffer_protocol_and_dlpack_out(a):
         assert view.readonly == (not a.flags.writeable)
         assert view.itemsize == a.itemsize
         assert bits(np.asarray(view)) == bits(a)
-        if a.dtype != np.complex64:
+        if a.dtype not in (np.complex64, np.float16):  # Python knows no such formats
             assert view.tolist() == a.tolist()
         # NumPy has no bfloat16 in DLPack.
         back = np.from_dlpack(nd)
@@ -136,7 +136,7 @@ def test_buffer_protocol_and_dlpack_out(a):
 @pytest.mark.parametrize("name", sorted(BUFFER_DTYPES))
 def test_buffer_formats_are_numpys(name):
     nd = ts.NDArray(values(name, (2, 3)))
-    assert np.dtype(memoryview(nd).format) == NUMPY_DTYPES[name]
+    assert memoryview(nd).format == memoryview(values(name, (2, 3))).format
     assert np.asarray(nd).dtype.char == np.dtype(name).char
 
 
@@ -144,11 +144,11 @@ def test_buffer_requests_are_honoured():
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert bytes(memoryview(ts.NDArray(a))) == a.tobytes()
     assert bytearray(ts.NDArray(a)) == bytearray(a.tobytes())
-    with pytest.raises(BufferError):
+    with pytest.raises(TypeError, match="contiguous"):
         ctypes.c_char.from_buffer(ts.NDArray(a.T))  # wants contiguous memory
     frozen = a.copy()
     frozen.flags.writeable = False
-    with pytest.raises(BufferError):
+    with pytest.raises(TypeError, match="writable"):
         ctypes.c_char.from_buffer(ts.NDArray(frozen))  # wants to write
     ctypes.c_float.from_buffer(ts.NDArray(a)).value = 42
     assert a[0, 0] == 42
@@ -189,7 +189,6 @@ def test_read_only_arrays_stay_so():
         np.bool_(True),
         np.array(3.0),
         range(4),
-        np.matrix([[1, 2]]),
         np.arange(24, dtype="q").reshape(2, 3, 4)[:, 1],
         [np.arange(3), np.arange(3)],
         [1, 2, 3],
@@ -388,7 +387,19 @@ def test_dlpack_between_ndarrays():
 
 def test_torch():
     torch = pytest.importorskip("torch")
-    for dtype in ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64", "complex64"):
+    for dtype in (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+    ):
         t = torch.arange(6).to(getattr(torch, dtype)).reshape(2, 3)
         nd = ts.NDArray(t.T)
         assert nd.dtype == dtype
@@ -712,7 +723,13 @@ def test_operators_are_numpys():
 def test_bfloat16_arithmetic():
     a = np.array([1, 2.5, -3], ml_dtypes.bfloat16)
     nd = ts.NDArray(a)
-    for got, expected in ((nd + nd, a + a), (a * nd, a * a), (nd.sum(), a.sum()), (np.exp(nd), np.exp(a)), (nd > 1, a > 1)):
+    for got, expected in (
+        (nd + nd, a + a),
+        (a * nd, a * a),
+        (nd.sum(), a.sum()),
+        (np.exp(nd), np.exp(a)),
+        (nd > 1, a > 1),
+    ):
         assert np.array_equal(got, expected)
         assert got.dtype == expected.dtype
     assert nd.tolist() == [1.0, 2.5, -3.0]
@@ -804,7 +821,10 @@ def test_pickle_and_lists(name):
     assert isinstance(nd, ts.NDArray)
     assert nd.dtype == name
     assert bits(nd) == bits(a)
-    assert ts.NDArray(a).tolist() == a.astype("complex128" if name == "complex64" else "float64" if "float" in name else name).tolist()
+    assert (
+        ts.NDArray(a).tolist()
+        == a.astype("complex128" if name == "complex64" else "float64" if "float" in name else name).tolist()
+    )
 
 
 def test_repr():
@@ -876,7 +896,25 @@ def test_dtypes_of_python_types():
     assert ts.DType.of(np.zeros(1, np.int8).dtype) is ts.int8
 
 
-@pytest.mark.parametrize("bad", ["float31", "", 3, None, (1, 2), [], object(), ">f4", "S3", complex, object, str, {"names": ["a"], "formats": ["f4"]}, np.array])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "float31",
+        "",
+        3,
+        None,
+        (1, 2),
+        [],
+        object(),
+        ">f4",
+        "S3",
+        complex,
+        object,
+        str,
+        {"names": ["a"], "formats": ["f4"]},
+        np.array,
+    ],
+)
 def test_bad_dtypes(bad):
     with pytest.raises(ts.DTypeError, match="allowed are bool, int8"):
         ts.DType.of(bad)
@@ -920,15 +958,26 @@ def tracked(shape=(1000,)):
 
 def test_source_lives_as_long_as_any_view():
     a, ref = tracked((10, 10))
-    views = [ts.NDArray(a), ts.NDArray(a)[2:].T[::-1], ts.NDArray(a).reshape(100), ts.NDArray(ts.NDArray(a)), ts.NDArray(a).numpy()[3:]]
-    views += [memoryview(ts.NDArray(a)), np.asarray(ts.NDArray(a)), np.from_dlpack(ts.NDArray(a)), ts.NDArray(VersionedDLPack(ts.NDArray(a)))]
+    views = [
+        ts.NDArray(a),
+        ts.NDArray(a)[2:].T[::-1],
+        ts.NDArray(a).reshape(100),
+        ts.NDArray(ts.NDArray(a)),
+        ts.NDArray(a).numpy()[3:],
+    ]
+    views += [
+        memoryview(ts.NDArray(a)),
+        np.asarray(ts.NDArray(a)),
+        np.from_dlpack(ts.NDArray(a)),
+        ts.NDArray(VersionedDLPack(ts.NDArray(a))),
+    ]
     views += [next(iter(ts.NDArray(a))), ts.NDArray(a).mean, ts.NDArray(WithArray(a)), ts.NDArray(WithInterface(a))]
     del a
     while views:
         gc.collect()
         assert ref() is not None
         view = views.pop()
-        if isinstance(view, memoryview | np.ndarray | ts.NDArray):
+        if isinstance(view, (memoryview, np.ndarray, ts.NDArray)):
             assert np.isfinite(np.asarray(view)).all()
         del view
     gc.collect()
@@ -997,7 +1046,7 @@ def test_threads():
                     errors.append("wrong copy")
                 np.from_dlpack(packed[::2, 1:]).sum()
                 ts.NDArray([1, 2, 3], dtype="bfloat16").tolist()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             errors.append(error)
 
     before = sys.getrefcount(a)
