@@ -7,6 +7,7 @@
 #include <pybind11/stl.h>
 
 #include "bind.h"
+#include "gil.h"
 #include "ndarray_parts.h"
 #include "topstitch/error.h"
 
@@ -28,7 +29,7 @@ py::array numpy_of(const py::object& self) {
 
 NDArray copy_of(const NDArray& array) {
     if (array.bytes() < copy_without_gil_above) return array.copy();
-    const py::gil_scoped_release release;
+    const ReleaseGil release;
     return array.copy();
 }
 

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <array>
+#include <bit>
 
 #include "bind_ndarray.h"
 #include "ndarray_parts.h"
@@ -46,6 +47,11 @@ int bfloat16_type_number() {
     return number;
 }
 
+bool is_native(const py::dtype& dtype) {
+    const char order = dtype.byteorder();  // '=' or the explicit letter for our own, '|' for single bytes
+    return order == '=' || order == '|' || order == (std::endian::native == std::endian::little ? '<' : '>');
+}
+
 [[noreturn]] void reject(py::handle object) {
     throw TypeError(concat("dtype: ", std::string(py::repr(object)), " does not name an element type; allowed are ",
                            allowed_names(), ", as topstitch or NumPy dtypes or as strings"));
@@ -78,8 +84,7 @@ py::dtype numpy_dtype(DType dtype) {
 }
 
 std::optional<DType> dtype_from_numpy(const py::dtype& dtype) {
-    const char order = dtype.byteorder();
-    if (order != '=' && order != '|') return std::nullopt;
+    if (!is_native(dtype)) return std::nullopt;
     const int number = dtype.num();
     if (number >= 256) {  // defined outside NumPy
         return number == bfloat16_type_number() ? std::optional(DType::bfloat16) : std::nullopt;
@@ -114,7 +119,6 @@ void reject_numpy_dtype(const py::dtype& dtype, const std::string& what) {
     const auto fail = [&](const std::string& why) {
         throw TypeError(concat(what, ": the array has dtype ", name, why));
     };
-    const char order = dtype.byteorder();
     if (dtype.kind() == 'O') {
         fail(
             ", which holds Python objects; make it an array of numbers, e.g. with array.astype('float32'), and check "
@@ -127,12 +131,14 @@ void reject_numpy_dtype(const py::dtype& dtype, const std::string& what) {
     if (dtype.kind() == 'M' || dtype.kind() == 'm') {
         fail(", which is a time; convert it to numbers first, e.g. with array.astype('int64')");
     }
-    if (order != '=' && order != '|') {
+    if (!is_native(dtype)) {
         fail(" in foreign byte order; convert it with array.astype(array.dtype.newbyteorder('='))");
     }
-    if (dtype.kind() == 'c')
+    const bool from_numpy = dtype.num() < 256;
+    if (from_numpy && dtype.kind() == 'c')
         fail("; of the complex types only complex64 is supported, so convert it with array.astype('complex64')");
-    if (dtype.kind() == 'f') fail("; the widest float is float64, so convert it with array.astype('float64')");
+    if (from_numpy && dtype.kind() == 'f')
+        fail("; the widest float is float64, so convert it with array.astype('float64')");
     fail(concat(", which is not supported; convert it to one of ", allowed_names()));
     throw InternalError("internal error: unreachable");
 }

@@ -94,6 +94,21 @@ bool fits_64_bits(py::handle integer) {
     return fits;
 }
 
+// Lists of integers that NumPy reads as floats or objects because no integer type of its choice holds them all.
+// Null when there is anything but integers.
+py::object wide_integers(py::handle object, DType dtype, const std::string& what) {
+    const py::array objects = numpy_module().attr("asarray")(object, py::arg("dtype") = "object");
+    for (const py::handle item : py::list(objects.attr("ravel")().attr("tolist")())) {
+        if (!PyLong_CheckExact(item.ptr())) return {};
+    }
+    try {
+        return objects.attr("astype")(numpy_dtype(dtype));
+    } catch (py::error_already_set& error) {
+        if (!error.matches(PyExc_OverflowError)) throw;
+        throw UserError(concat(what, ": an integer is out of range for ", name_of(dtype), "; use a wider dtype"));
+    }
+}
+
 // Numbers and lists adapt to `dtype`, but neither lose a fraction nor leave its range.
 py::array convert_plain(py::handle object, DType dtype, const std::string& what) {
     const bool huge = PyLong_Check(object.ptr()) && !fits_64_bits(object);
@@ -103,10 +118,13 @@ py::array convert_plain(py::handle object, DType dtype, const std::string& what)
     }
     const py::array natural = as_numpy(huge ? py::float_(py::reinterpret_borrow<py::object>(object)) : object, what);
     const char kind = natural.dtype().kind();
+    const bool to_integer = is_integer(dtype);
+    if (to_integer && (kind == 'f' || kind == 'O') && natural.size() > 0) {
+        if (const py::object integers = wide_integers(object, dtype, what)) return integers;
+    }
     const std::string_view order = "biufc";
     const std::size_t from = order.find(kind);
     if (from == std::string_view::npos) reject_numpy_dtype(natural.dtype(), what);
-    const bool to_integer = is_integer(dtype);
     const bool complex_to_real = kind == 'c' && !is_complex(dtype);
     const bool real_to_integer = kind == 'f' && (to_integer || dtype == DType::boolean) && natural.size() > 0;
     const bool integer_to_bool = (kind == 'i' || kind == 'u') && dtype == DType::boolean;

@@ -2,6 +2,7 @@
 // Once the interpreter is going down, references are leaked: there is nobody left to take them.
 #include <Python.h>
 
+#include "gil.h"
 #include "ndarray_parts.h"
 
 namespace py = pybind11;
@@ -27,7 +28,7 @@ void with_gil_unless_finalizing(const std::function<void()>& action) {
         return;
     }
     if (is_finalizing()) return;
-    const PyGILState_STATE state = PyGILState_Ensure();
+    const PyGILState_STATE state = acquire_or_sleep([] { return PyGILState_Ensure(); });
     action();
     PyGILState_Release(state);
 }
