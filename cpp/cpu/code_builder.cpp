@@ -14,6 +14,7 @@ constexpr unsigned key_resize = 1001;
 constexpr unsigned key_splat = 1002;
 constexpr unsigned key_below = 1003;
 constexpr unsigned key_at_least_one = 1004;
+constexpr unsigned key_product = 1005;
 
 bool is_number(const llvm::Value* value, std::int64_t number) {
     const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value);
@@ -23,7 +24,7 @@ bool is_number(const llvm::Value* value, std::int64_t number) {
 }  // namespace
 
 CodeBuilder::CodeBuilder(llvm::Function& function) : function_(function), ir_(function.getContext()) {
-    levels_.push_back({nullptr, {Memo{}}});
+    open_level(nullptr);
     ir_.SetInsertPoint(new_block("entry"));
 }
 
@@ -39,11 +40,44 @@ llvm::BasicBlock* CodeBuilder::new_block(const char* name) {
 }
 
 void CodeBuilder::open_level(llvm::BasicBlock* preheader) {
-    levels_.push_back({preheader, {Memo{}}});
+    Level level;
+    level.preheader = preheader;
+    level.scopes.emplace_back();
+    levels_.push_back(std::move(level));
 }
 
 void CodeBuilder::close_level() {
     levels_.pop_back();
+}
+
+void CodeBuilder::set_counter(llvm::PHINode* counter, llvm::Value* begin, std::int64_t step) {
+    Level& level = levels_.back();
+    level.counter = counter;
+    level.begin = begin;
+    level.step = step;
+}
+
+void CodeBuilder::step_derived() {
+    for (const auto& [product, increment] : levels_.back().derived) {
+        product->addIncoming(ir_.CreateAdd(product, increment), ir_.GetInsertBlock());
+    }
+}
+
+llvm::Value* CodeBuilder::stepped_product(llvm::Value* counter, llvm::Value* factor) {
+    const auto number_of_level = static_cast<std::size_t>(std::min(depth(), depth_of(counter)));
+    if (levels_[number_of_level].counter != counter) return nullptr;
+    if (depth_of(factor) >= static_cast<int>(number_of_level)) return nullptr;
+    const Key key{key_product, counter->getType(), counter, factor};
+    Memo& memo = levels_[number_of_level].scopes.front();
+    if (const auto found = memo.find(key); found != memo.end()) return found->second;
+    llvm::Value* start = mul(levels_[number_of_level].begin, factor);
+    llvm::Value* increment = mul(number(levels_[number_of_level].step), factor);
+    Level& level = levels_[number_of_level];
+    auto* product = llvm::PHINode::Create(counter->getType(), 2, "", std::next(level.counter->getIterator()));
+    product->addIncoming(start, level.preheader);
+    level.derived.emplace_back(product, increment);
+    memo[key] = product;
+    return product;
 }
 
 template <typename Make>
@@ -88,6 +122,8 @@ llvm::Value* CodeBuilder::mul(llvm::Value* a, llvm::Value* b) {
     if (is_number(a, 1)) return b;
     if (is_number(b, 1)) return a;
     if (is_number(a, 0) || is_number(b, 0)) return llvm::Constant::getNullValue(a->getType());
+    if (llvm::Value* product = stepped_product(a, b)) return product;
+    if (llvm::Value* product = stepped_product(b, a)) return product;
     return binary(llvm::Instruction::Mul, a, b);
 }
 

@@ -1,5 +1,5 @@
-// LLVM's IRBuilder with a sense of place: index arithmetic and broadcasts go to the outermost loop that
-// has their operands, and equal ones are shared. This replaces LLVM's hoisting and CSE passes.
+// LLVM's IRBuilder with a sense of place: index arithmetic and broadcasts go to the outermost loop that has their
+// operands, equal ones are shared, products with loop counters are stepped. So LLVM's passes for that can be left out.
 #pragma once
 
 #include <llvm/ADT/DenseMap.h>
@@ -27,6 +27,10 @@ public:
     llvm::BasicBlock* new_block(const char* name);  // belongs to the present depth
     // From here on code belongs to a loop whose header follows `preheader`, which ends in a branch.
     void open_level(llvm::BasicBlock* preheader);
+    // The counter of the loop just opened: a phi node that starts at `begin` and grows by `step`.
+    void set_counter(llvm::PHINode* counter, llvm::Value* begin, std::int64_t step);
+    // At the end of the loop's body: steps what was derived from the counter.
+    void step_derived();
     void close_level();
     // What is shared until the matching pop is forgotten then: for code that runs conditionally.
     void push_scope() { levels_.back().scopes.emplace_back(); }
@@ -53,9 +57,15 @@ private:
     struct Level {
         llvm::BasicBlock* preheader = nullptr;
         std::vector<Memo> scopes;  // the first also holds what was hoisted to the preheader
+        llvm::PHINode* counter = nullptr;
+        llvm::Value* begin = nullptr;
+        std::int64_t step = 0;
+        std::vector<std::pair<llvm::PHINode*, llvm::Value*>> derived;  // and their increments
     };
     template <typename Make>
     llvm::Value* shared(unsigned operation, llvm::Type* type, llvm::Value* a, llvm::Value* b, Make make);
+    // counter * factor, as a number that grows along with the counter; null if `counter` is none.
+    llvm::Value* stepped_product(llvm::Value* counter, llvm::Value* factor);
     llvm::Value* binary(llvm::Instruction::BinaryOps operation, llvm::Value* a, llvm::Value* b);
 
     llvm::Function& function_;

@@ -144,6 +144,7 @@ void Emitter::emit_loop(const loopir::Loop& loop, const LoopShape& shape, const 
     ir_.SetInsertPoint(body);
     llvm::PHINode* position = ir_.CreatePHI(code_.i64(), 2, kernel_.vars[static_cast<std::size_t>(loop.var)].name);
     position->addIncoming(phase.begin, preheader);
+    code_.set_counter(position, phase.begin, phase.step());
 
     // One phi node for each number of a carried accumulator.
     std::vector<llvm::PHINode*> phis;
@@ -165,6 +166,7 @@ void Emitter::emit_loop(const loopir::Loop& loop, const LoopShape& shape, const 
     llvm::BasicBlock* latch = ir_.GetInsertBlock();
     Value* next = ir_.CreateAdd(position, code_.number(phase.step()));
     position->addIncoming(next, latch);
+    code_.step_derived();
     std::size_t number = 0;
     for (const int accumulator : shape.carried) {
         const AccState& state = accumulators_[static_cast<std::size_t>(accumulator)];

@@ -101,15 +101,25 @@ TargetInfo describe(const std::string& cpu, const std::string& features) {
     return target;
 }
 
-TargetInfo detect_host() {
-    std::string features;
+// The features by which this machine differs from what its CPU's name implies (a virtual machine may hide some).
+// Kept short: LLVM hashes the text over and over while it generates code.
+std::string unusual_features(const std::string& cpu) {
+    const auto here = llvm::sys::getHostCPUFeatures();
+    const auto implied = subtarget(cpu, "");
     std::vector<std::string> parts;
-    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-        parts.push_back((feature.second ? "+" : "-") + feature.first().str());
+    for (const auto& feature : here) {
+        const std::string name = feature.first().str();
+        if (implied->checkFeatures("+" + name) != feature.second) parts.push_back((feature.second ? "+" : "-") + name);
     }
     std::sort(parts.begin(), parts.end());  // equal machines, equal text
+    std::string features;
     for (const std::string& part : parts) features += (features.empty() ? "" : ",") + part;
-    return describe(llvm::sys::getHostCPUName().str(), features);
+    return features;
+}
+
+TargetInfo detect_host() {
+    const std::string cpu = llvm::sys::getHostCPUName().str();
+    return describe(cpu, unusual_features(cpu));
 }
 
 const TargetInfo& detected_host() {

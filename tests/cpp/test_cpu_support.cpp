@@ -315,6 +315,12 @@ const std::vector<TargetInfo>& test_targets() {
     return targets;
 }
 
+std::vector<TargetInfo> targets_for(DType type, int turn) {
+    const std::vector<TargetInfo>& all = test_targets();
+    if (type == DType::float32 || type == DType::int32) return all;
+    return {all[static_cast<std::size_t>(turn) % all.size()]};
+}
+
 std::uint64_t test_seed() {
     static const std::uint64_t seed = [] {
         const char* text = std::getenv("TOPSTITCH_TEST_SEED");

@@ -87,6 +87,9 @@ std::string check_kernel(const loopir::Kernel& kernel, const TargetInfo& target,
 // SSE2, AVX2 and this machine (the same number of targets everywhere but on x86-64: this machine alone).
 const std::vector<TargetInfo>& test_targets();
 
+// All test targets for the types that matter most, one of them in turn for the others: compiling takes the time.
+std::vector<TargetInfo> targets_for(DType type, int turn);
+
 // The number of the random sequence: TOPSTITCH_TEST_SEED or a fixed one; printed when a check fails.
 std::uint64_t test_seed();
 
