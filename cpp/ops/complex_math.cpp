@@ -38,6 +38,18 @@ Magnitudes magnitudes(Builder& b, ValueId x, ValueId y) {
     return {large, small, b.select(equal, number(b, 1.0, large), b.div(small, large))};
 }
 
+struct Halved {
+    Value z;
+    ValueId factor;  // 0.5 or 1
+};
+
+Halved halved_if_large(Builder& b, const Value& z) {
+    const ValueId one = number(b, 1.0, z.re);
+    const ValueId size = b.op(ScalarOp::max, b.op(ScalarOp::abs, z.re), b.op(ScalarOp::abs, z.im));
+    const ValueId factor = b.select(b.op(ScalarOp::lt, one, size), number(b, 0.5, z.re), one);
+    return {{b.mul(z.re, factor), b.mul(z.im, factor)}, factor};
+}
+
 }  // namespace
 
 ValueId scalar_hypot(Builder& b, ValueId x, ValueId y) {
@@ -53,19 +65,23 @@ Value complex_mul(Builder& b, const Value& x, const Value& y) {
 }
 
 Value complex_div(Builder& b, const Value& x, const Value& y) {
+    // A part above 1 may be near the limit, where the sums below overflow though the quotient does not: halve it.
+    const Halved p = halved_if_large(b, x);
+    const Halved q = halved_if_large(b, y);
     const ValueId zero = number(b, 0.0, y.re);
-    const ValueId im_smaller = b.op(ScalarOp::le, b.op(ScalarOp::abs, y.im), b.op(ScalarOp::abs, y.re));
-    const ValueId large = b.select(im_smaller, y.re, y.im);
-    const ValueId small = b.select(im_smaller, y.im, y.re);
+    const ValueId im_smaller = b.op(ScalarOp::le, b.op(ScalarOp::abs, q.z.im), b.op(ScalarOp::abs, q.z.re));
+    const ValueId large = b.select(im_smaller, q.z.re, q.z.im);
+    const ValueId small = b.select(im_smaller, q.z.im, q.z.re);
     // A zero divisor leaves x / 0 in each part, as NumPy has it.
     const ValueId ratio = b.select(b.op(ScalarOp::eq, large, zero), zero, b.div(small, large));
     const ValueId denominator = b.add(large, b.mul(small, ratio));
     // With ratio = im / re: (re + im*r, im - re*r) / d; otherwise (re*r + im, im*r - re) / d.
-    const ValueId re_scaled = b.mul(x.re, ratio);
-    const ValueId im_scaled = b.mul(x.im, ratio);
-    const ValueId re = b.select(im_smaller, b.add(x.re, im_scaled), b.add(re_scaled, x.im));
-    const ValueId im = b.select(im_smaller, b.sub(x.im, re_scaled), b.sub(im_scaled, x.re));
-    return {b.div(re, denominator), b.div(im, denominator)};
+    const ValueId re_scaled = b.mul(p.z.re, ratio);
+    const ValueId im_scaled = b.mul(p.z.im, ratio);
+    const ValueId re = b.select(im_smaller, b.add(p.z.re, im_scaled), b.add(re_scaled, p.z.im));
+    const ValueId im = b.select(im_smaller, b.sub(p.z.im, re_scaled), b.sub(im_scaled, p.z.re));
+    const ValueId unscale = b.div(q.factor, p.factor);  // a power of 2
+    return {b.mul(b.div(re, denominator), unscale), b.mul(b.div(im, denominator), unscale)};
 }
 
 Value complex_exp(Builder& b, const Value& z) {

@@ -118,7 +118,7 @@ std::vector<Tensor> expand_softmax_cross_entropy(CompositeContext& c) {
     // A label of 0 says nothing, also where the logit is -inf.
     const Tensor zero = constant_like(0.0, logits);
     const Tensor terms = where(equal(labels, zero), zero, labels * log_p);
-    const Tensor losses = -sum(terms, {c.op.integer("axis")}, false);
+    const Tensor losses = zero - sum(terms, {c.op.integer("axis")}, false);  // not -sum: a perfect loss is 0, not -0
     return {narrowed(reduced(c.op, losses), c.input(0).dtype())};
 }
 

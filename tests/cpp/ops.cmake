@@ -1,0 +1,4 @@
+# Tests of the families of operations.
+topstitch_test(test_ops_elementwise
+  SOURCES test_ops_conversion.cpp test_ops_elementwise.cpp test_ops_gradients.cpp test_ops_loss.cpp
+  LINK topstitch_core topstitch_loopir topstitch_graph topstitch_ops)
