@@ -64,6 +64,12 @@ Value complex_mul(Builder& b, const Value& x, const Value& y) {
     return {b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re))};
 }
 
+Value complex_square(Builder& b, const Value& z) {
+    // (re - im) * (re + im) keeps the digits that re*re - im*im would cancel.
+    const ValueId cross = b.mul(z.re, z.im);
+    return {b.mul(b.sub(z.re, z.im), b.add(z.re, z.im)), b.add(cross, cross)};
+}
+
 Value complex_div(Builder& b, const Value& x, const Value& y) {
     // A part above 1 may be near the limit, where the sums below overflow though the quotient does not: halve it.
     const Halved p = halved_if_large(b, x);
@@ -72,14 +78,18 @@ Value complex_div(Builder& b, const Value& x, const Value& y) {
     const ValueId im_smaller = b.op(ScalarOp::le, b.op(ScalarOp::abs, q.z.im), b.op(ScalarOp::abs, q.z.re));
     const ValueId large = b.select(im_smaller, q.z.re, q.z.im);
     const ValueId small = b.select(im_smaller, q.z.im, q.z.re);
-    // A zero divisor leaves x / 0 in each part, as NumPy has it.
-    const ValueId ratio = b.select(b.op(ScalarOp::eq, large, zero), zero, b.div(small, large));
-    const ValueId denominator = b.add(large, b.mul(small, ratio));
+    const ValueId ratio = b.div(small, large);
     // With ratio = im / re: (re + im*r, im - re*r) / d; otherwise (re*r + im, im*r - re) / d.
     const ValueId re_scaled = b.mul(p.z.re, ratio);
     const ValueId im_scaled = b.mul(p.z.im, ratio);
-    const ValueId re = b.select(im_smaller, b.add(p.z.re, im_scaled), b.add(re_scaled, p.z.im));
-    const ValueId im = b.select(im_smaller, b.sub(p.z.im, re_scaled), b.sub(im_scaled, p.z.re));
+    ValueId re = b.select(im_smaller, b.add(p.z.re, im_scaled), b.add(re_scaled, p.z.im));
+    ValueId im = b.select(im_smaller, b.sub(p.z.im, re_scaled), b.sub(im_scaled, p.z.re));
+    ValueId denominator = b.add(large, b.mul(small, ratio));
+    // A zero divisor leaves x / 0 in each part, as NumPy has it.
+    const ValueId by_zero = b.op(ScalarOp::eq, large, zero);
+    re = b.select(by_zero, p.z.re, re);
+    im = b.select(by_zero, p.z.im, im);
+    denominator = b.select(by_zero, b.op(ScalarOp::abs, large), denominator);
     const ValueId unscale = b.div(q.factor, p.factor);  // a power of 2
     return {b.mul(b.div(re, denominator), unscale), b.mul(b.div(im, denominator), unscale)};
 }
@@ -122,9 +132,9 @@ Value complex_sqrt(Builder& b, const Value& z) {
     const ValueId zero = number(b, 0.0, z.re);
     const ValueId ax = b.op(ScalarOp::abs, z.re);
     const ValueId ay = b.op(ScalarOp::abs, z.im);
-    const ValueId large = b.op(ScalarOp::lt, number(b, 1.0, z.re), b.op(ScalarOp::max, ax, ay));
-    const ValueId scale = b.select(large, number(b, 0.125, z.re), number(b, 0x1p23, z.re));
-    const ValueId unscale = b.select(large, number(b, 2.0, z.re), number(b, 0x1p-12, z.re));
+    const ValueId small = b.op(ScalarOp::le, b.op(ScalarOp::max, ax, ay), number(b, 1.0, z.re));
+    const ValueId scale = b.select(small, number(b, 0x1p23, z.re), number(b, 0.125, z.re));
+    const ValueId unscale = b.select(small, number(b, 0x1p-12, z.re), number(b, 2.0, z.re));
     const ValueId scaled_x = b.mul(ax, scale);
     const ValueId length = scalar_hypot(b, scaled_x, b.mul(ay, scale));
     const ValueId t = b.mul(b.op(ScalarOp::sqrt, b.add(scaled_x, length)), unscale);

@@ -7,6 +7,7 @@
 namespace topstitch::ops {
 
 Value complex_mul(loopir::Builder& b, const Value& x, const Value& y);
+Value complex_square(loopir::Builder& b, const Value& z);
 Value complex_div(loopir::Builder& b, const Value& x, const Value& y);
 Value complex_exp(loopir::Builder& b, const Value& z);
 Value complex_log(loopir::Builder& b, const Value& z);

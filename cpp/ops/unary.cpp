@@ -20,7 +20,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // --- Arithmetic.
 
 Value scalar_square(ElementContext& c, DType, const Value& x) {
-    return x.is_complex() ? complex_mul(c.b, x, x) : Value{c.b.mul(x.re, x.re)};
+    return x.is_complex() ? complex_square(c.b, x) : Value{c.b.mul(x.re, x.re)};
 }
 
 Value scalar_negative(ElementContext& c, DType, const Value& x) {
