@@ -1,10 +1,10 @@
 // Binds gradients(), and the few settings that Python may change.
 // See topstitch/autodiff.h.
+#include <pybind11/stl.h>
+
 #include "bind.h"
 #include "topstitch/autodiff.h"
 #include "topstitch/executable.h"
-
-#include <pybind11/stl.h>
 
 namespace py = pybind11;
 
@@ -20,11 +20,14 @@ void bind_autodiff(py::module_& m) {
             return result;
         },
         py::arg("loss"), py::arg("tensors"), py::arg("seed") = py::none(),
-        "The gradients of `loss` with respect to each of `tensors`, as {tensor: gradient} (tensors of the same graph, which can\n"
-        "be differentiated again). A loss that is not a scalar counts as its sum; `seed` weights its elements instead.\n"
+        "The gradients of `loss` with respect to each of `tensors`, as {tensor: gradient} (tensors of the same graph, "
+        "which can\n"
+        "be differentiated again). A loss that is not a scalar counts as its sum; `seed` weights its elements "
+        "instead.\n"
         "Raises ValueError naming the path when something on the way is not differentiable.");
     m.def("num_threads", &num_threads, "Threads that a kernel runs on at most.");
-    m.def("set_num_threads", &set_num_threads, py::arg("threads"), "Set the number of threads that a kernel runs on at most.");
+    m.def("set_num_threads", &set_num_threads, py::arg("threads"),
+          "Set the number of threads that a kernel runs on at most.");
 }
 
 }  // namespace topstitch::bindings

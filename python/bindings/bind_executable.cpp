@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bind.h"
+#include "gil.h"
 #include "bind_ndarray.h"
 #include "topstitch/executable.h"
 
@@ -114,7 +115,7 @@ py::object graph_run(const Graph& graph, const py::object& feeds, const py::obje
     const CompileOptions options = to_options(stitch, threads, interpret);
     std::vector<NDArray> results;
     {
-        const py::gil_scoped_release release;
+        const ReleaseGil release;
         results = find_executable(graph, tensors, form.tensors(), wanted, options).run(arrays);
     }
     return form.fill(std::move(results));
@@ -147,7 +148,7 @@ PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py
     PyExecutable result;
     result.targets = targets;
     for (const auto& [tensor, type] : types) result.feed_dtypes.push_back(type.dtype);
-    const py::gil_scoped_release release;
+    const ReleaseGil release;
     result.executable = compile(graph, types, form.tensors(), wanted, options);
     return result;
 }
@@ -181,7 +182,7 @@ py::object executable_run(const PyExecutable& self, const py::args& inputs, cons
     }
     std::vector<NDArray> results;
     {
-        const py::gil_scoped_release release;
+        const ReleaseGil release;
         results = self.executable.run(arrays, given);
     }
     if (!out.is_none()) return out;

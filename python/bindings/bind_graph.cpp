@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include "bind.h"
+#include "gil.h"
 #include "bind_ndarray.h"
 #include "graph/apply.h"
 #include "graph/text.h"
@@ -242,14 +243,14 @@ void bind_building(py::class_<Graph>& graph) {
 
 // Runs hold a variable's lock without the GIL, and may need the GIL before they give it back.
 NDArray variable_value(const Graph& graph, const Tensor& variable) {
-    const py::gil_scoped_release release;
+    const ReleaseGil release;
     return graph.variable_value(variable);
 }
 
 void set_variable_value(Graph& graph, const Tensor& variable, const py::object& value) {
     const NDArray array = carries_dtype(value) ? ndarray_from_python(value, std::nullopt, "set_variable_value")
                                                : ndarray_from_python(value, variable.dtype(), "set_variable_value");
-    const py::gil_scoped_release release;
+    const ReleaseGil release;
     graph.set_variable_value(variable, array);
 }
 
@@ -268,14 +269,14 @@ void bind_inspection(py::class_<Graph>& graph) {
         .def_static(
             "parse",
             [](const std::string& text) {
-                const py::gil_scoped_release release;
+                const ReleaseGil release;
                 return Graph::parse(text);
             },
             py::arg("text"), "The graph that a text describes; errors give line and column.")
         .def(
             "structural_hash",
             [](const Graph& self) {
-                const py::gil_scoped_release release;
+                const ReleaseGil release;
                 return self.structural_hash();
             },
             "32 hexadecimal digits over structure, types, attributes and constants; names, locations and values of "
@@ -283,7 +284,7 @@ void bind_inspection(py::class_<Graph>& graph) {
         .def(
             "verify",
             [](const Graph& self) {
-                const py::gil_scoped_release release;
+                const ReleaseGil release;
                 self.verify();
             },
             "Check all invariants; raises InternalError.")
