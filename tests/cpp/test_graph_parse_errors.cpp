@@ -115,6 +115,7 @@ TEST_CASE("hostile text ends in an error, never in a crash") {
         text = good;
         const int edits = 1 + static_cast<int>(random() % 4);
         for (int k = 0; k < edits; ++k) {
+            if (text.empty()) text = good;
             const std::size_t at = random() % text.size();
             const std::size_t length = random() % 8;
             const char c = alphabet[random() % alphabet.size()];
