@@ -66,11 +66,14 @@ int usable_cores() {
 void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t old, bool may_spin) {
     if (may_spin) {
         const auto give_up = std::chrono::steady_clock::now() + spin_time;
+        int rounds = 0;  // of about a microsecond
         do {
             for (int i = 0; i < 32; ++i) {
                 if (word.load(std::memory_order_acquire) != old) return;
                 pause();
             }
+            // The other thread may be waiting for this very core.
+            if (++rounds > 4) std::this_thread::yield();
         } while (std::chrono::steady_clock::now() < give_up);
     }
     word.wait(old, std::memory_order_acquire);
