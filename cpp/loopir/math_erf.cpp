@@ -20,15 +20,15 @@ V erf_small(V a) {
     return fma(a, p, a);
 }
 
-// erf(a) for 1 <= a: small absolute errors are enough there.
+// erf(a) for 1 <= a: small absolute errors are enough there. At the upper bounds it is exactly 1.
 V erf_large(V a) {
     if (is_single(a)) {
-        const V v = at_most(a, 3.925) - 0x1.201f9ap+1;
+        const V v = at_most(a, 3.91) - 0x1.201f9ap+1;
         return polynomial(
             v, {0.998544157, 0.00711166626, -0.0160074495, 0.0216464885, -0.0190315116, 0.0106617762, -0.00291447085,
                 -0.000704063044, 0.00101332995, -0.000330323412, -3.30819748e-05, 4.83248914e-05, -9.13053282e-06});
     }
-    const V v = at_most(a, 5.93) - 3.25;
+    const V v = at_most(a, 5.9275) - 3.25;
     return polynomial(
         v, {0.99999569722053638,     2.9189025383583674e-05,  -9.4864332502766889e-05, 0.00019580971194835809,
             -0.0002865693376439784,  0.00031379722548375097,  -0.00026352850494574734, 0.00016999141458858528,

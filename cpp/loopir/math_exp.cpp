@@ -88,7 +88,8 @@ V expm1(V x) {
     // Half of it first, because 2^n may overflow where the result does not.
     const auto [scale, excess] = exp_scaled(bounded, -1);
     const V half = fma(scale, excess, scale - 0.5);
-    return select(equal(x, 0), x, half + half);  // keeps the sign of zero
+    // Tiny numbers are their own result; a half of them might be subnormal.
+    return select(abs(x) < (is_single(x) ? 0x1p-26 : 0x1p-55), x, half + half);
 }
 
 }  // namespace topstitch::loopir::math

@@ -110,12 +110,15 @@ V atan2(V y, V x) {
     // 0 / 0 counts as 0, inf / inf as 1.
     const V quotient = select(equal(shorter, longer), select(equal(longer, 0), longer, 1), shorter / longer);
     const V angle = single ? atan_reduced_moderate(quotient) : atan_reduced(quotient);
-    const V first = select(steep, half_pi - (angle - half_pi_tail), angle);
     // The sign of x counts, also that of -0.
     const V left = bits_of(x) < 0;
-    const V second = select(left, 2 * half_pi - (first - 2 * half_pi_tail), first);
+    const auto base = [&](double half, double whole) {
+        return select(steep, half, select(left, angle.like(whole), 0));
+    };
+    const V signed_angle = select(steep ^ left, -angle, angle);
+    const V result = base(half_pi, 2 * half_pi) + (signed_angle + base(half_pi_tail, 2 * half_pi_tail));
     const V unordered = not_equal(x, x) | not_equal(y, y);
-    return with_sign_of(cast(select(unordered, second.like(nan), second), x.type()), y);
+    return with_sign_of(cast(select(unordered, nan, result), x.type()), y);
 }
 
 }  // namespace topstitch::loopir::math
