@@ -13,11 +13,15 @@ namespace {
 class CpuKernel : public DeviceKernel {
 public:
     CpuKernel(std::shared_ptr<const cpu::CompiledKernel> compiled, const loopir::Kernel& kernel)
-        : compiled_(std::move(compiled)), function_(compiled_->function()), granularity_(compiled_->granularity()),
+        : compiled_(std::move(compiled)),
+          function_(compiled_->function()),
+          granularity_(compiled_->granularity()),
           loop_ir_(loopir::print(kernel)) {}
 
     void launch(void* const* buffers, const std::int64_t* sizes, const LaunchShape& shape) const override {
-        const auto piece = [&](int thread) { return static_cast<std::byte*>(shape.scratch) + thread * shape.scratch_stride; };
+        const auto piece = [&](int thread) {
+            return static_cast<std::byte*>(shape.scratch) + thread * shape.scratch_stride;
+        };
         if (shape.threads <= 1) {
             function_(buffers, sizes, piece(0), 0, shape.parallel_extent);
             return;
@@ -27,7 +31,9 @@ public:
                               function_(buffers, sizes, piece(thread), begin, end);
                           });
     }
-    std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override { return compiled_->scratch_bytes(sizes); }
+    std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override {
+        return compiled_->scratch_bytes(sizes);
+    }
     std::string source(const std::string& kind) const override {
         if (kind == "loopir") return loop_ir_;
         if (kind == "llvm") return compiled_->llvm_ir();
@@ -75,7 +81,9 @@ Device& cpu_device() {
     return device;
 }
 
-int num_threads() { return cpu::num_threads(); }
+int num_threads() {
+    return cpu::num_threads();
+}
 
 void set_num_threads(int threads) {
     if (threads < 1) throw UserError(concat("[set_num_threads] at least 1 thread is needed, not ", threads));

@@ -144,7 +144,10 @@ class GradientContext {
 public:
     GradientContext(std::vector<Tensor> inputs, std::vector<Tensor> outputs, std::vector<Tensor> gradients,
                     std::vector<bool> needed, const OpView& view)
-        : op(view), inputs_(std::move(inputs)), outputs_(std::move(outputs)), gradients_(std::move(gradients)),
+        : op(view),
+          inputs_(std::move(inputs)),
+          outputs_(std::move(outputs)),
+          gradients_(std::move(gradients)),
           needed_(std::move(needed)) {}
     const OpView& op;
     const Tensor& input(int k = 0) const { return inputs_[static_cast<std::size_t>(k)]; }
@@ -161,8 +164,10 @@ private:
 
 // One tensor for each input; an empty one says that no gradient flows there (an index, a predicate, or not needed).
 using GradientRule = std::function<std::vector<Tensor>(GradientContext&)>;
-struct NotDifferentiable { std::string reason; };  // "... because <reason>"
-struct FromExpansion {};                           // composites: differentiate the expansion
+struct NotDifferentiable {
+    std::string reason;
+};                        // "... because <reason>"
+struct FromExpansion {};  // composites: differentiate the expansion
 // No default on purpose: every operation states one.
 using Gradient = std::variant<GradientRule, NotDifferentiable, FromExpansion>;
 
@@ -180,8 +185,8 @@ struct OpDef {
     std::variant<ElementBody, ReduceBody, CompositeBody, BuiltinBody> body;
     Gradient gradient;
     bool commutative = false;
-    bool internal = false;       // serves rules and composites; users get no builder
-    bool view = false;           // moves elements without computing: free to repeat
+    bool internal = false;              // serves rules and composites; users get no builder
+    bool view = false;                  // moves elements without computing: free to repeat
     std::vector<std::string> mpsgraph;  // the counterparts' names
     std::string onnx;
 

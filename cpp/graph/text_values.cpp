@@ -301,8 +301,8 @@ Dim dim_from_text(std::string_view text) {
     } catch (const UserError& error) {
         // The text is one dim, so that line and column say nothing.
         const std::string message = error.what();
-        throw UserError(concat("shape: the dim '", text.substr(0, 60), "' is not understood: ",
-                               message.substr(message.find(": ") + 2)));
+        throw UserError(concat("shape: the dim '", text.substr(0, 60),
+                               "' is not understood: ", message.substr(message.find(": ") + 2)));
     }
 }
 

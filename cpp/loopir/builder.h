@@ -86,6 +86,10 @@ private:
     ValueId fold_arithmetic(const Instr& instr);
     ValueId fold_bits(const Instr& instr);
     ValueId fold_comparison(const Instr& instr);
+    ValueId fold_index_comparison(const Instr& instr);
+    std::optional<Index> as_index(ValueId id) const;
+    // lt or le of two indices, for the whole range of their variables?
+    bool is_provable(ScalarOp comparison, ValueId a, ValueId b) const;
     ValueId fold_select(const Instr& instr);
     ValueId fold_conversion(const Instr& instr);
     ValueId constant(const Instr& constant);

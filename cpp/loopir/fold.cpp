@@ -21,14 +21,32 @@ int significant_bits(DType type) {
     return type == DType::float32 ? 24 : 53;
 }
 
-// Do all values of `from` survive a cast to `through` and back?
-bool survives(DType from, DType through) {
-    if (from == DType::boolean) return true;
-    if (through == DType::boolean) return false;
-    if (is_float(from)) return from == DType::float32 && through == DType::float64;
+// Does `to` hold every value of `from`?
+bool holds_all(DType from, DType to) {
+    if (from == to || from == DType::boolean) return true;
+    if (to == DType::boolean) return false;
+    if (is_float(from)) return from == DType::float32 && to == DType::float64;
     const int bits = 8 * static_cast<int>(size_of(from)) - (is_signed_integer(from) ? 1 : 0);
-    if (is_float(through)) return bits <= significant_bits(through);
-    return size_of(through) >= size_of(from);  // integers keep their low bits
+    if (is_float(to)) return bits <= significant_bits(to);
+    if (is_signed_integer(from) && !is_signed_integer(to)) return false;
+    return bits <= 8 * static_cast<int>(size_of(to)) - (is_signed_integer(to) ? 1 : 0);
+}
+
+// Is a cast by way of `through` the same as one step?
+bool is_one_cast(DType from, DType through, DType to) {
+    // Integers wrap: only the low bits count.
+    if (is_integer(from) && is_integer(through) && is_integer(to)) {
+        return size_of(through) >= size_of(to) || holds_all(from, through);
+    }
+    if (!holds_all(from, through)) return false;
+    // A float saturates where an integer wraps.
+    return !(is_integer(from) && is_float(through) && is_integer(to)) || from == to;
+}
+
+// Dim's own proof takes sizes to be at least 1, but a loop over n = 0 leaves what was moved out of it.
+bool provably_nonnegative_at_zero(const Dim& dim) {
+    if (dim.is_known() || dim.is_unknown()) return provably_nonnegative(dim);
+    return provably_nonnegative(dim.substitute([](std::string_view name) { return Dim::symbol(name) - 1; }));
 }
 
 // 1 / divisor, when multiplying by it is the same as dividing.
@@ -120,8 +138,13 @@ ValueId Builder::fold_arithmetic(const Instr& instr) {
         case ScalarOp::min:
         case ScalarOp::max:
         case ScalarOp::fmin:
-        case ScalarOp::fmax:
-            return a == b ? a : no_value;
+        case ScalarOp::fmax: {
+            if (a == b) return a;
+            const bool minimum = instr.op == ScalarOp::min || instr.op == ScalarOp::fmin;
+            if (is_provable(ScalarOp::le, a, b)) return minimum ? a : b;
+            if (is_provable(ScalarOp::le, b, a)) return minimum ? b : a;
+            return no_value;
+        }
         case ScalarOp::floor:
         case ScalarOp::ceil:
         case ScalarOp::trunc:
@@ -163,9 +186,50 @@ ValueId Builder::fold_bits(const Instr& instr) {
     }
 }
 
+std::optional<Index> Builder::as_index(ValueId id) const {
+    if (type(id) != DType::int64) return std::nullopt;
+    if (is_constant(id)) {
+        // Differences of positions must not overflow; a constant beyond any array is no position.
+        constexpr std::int64_t limit = std::int64_t{1} << 60;
+        const std::int64_t number = instr(id).integer;
+        return number > -limit && number < limit ? std::optional<Index>(number) : std::nullopt;
+    }
+    if (instr(id).op == ScalarOp::index_value) return instr(id).index;
+    return std::nullopt;
+}
+
+bool Builder::is_provable(ScalarOp comparison, ValueId a, ValueId b) const {
+    const std::optional<Index> x = as_index(a);
+    const std::optional<Index> y = as_index(b);
+    if (!x || !y) return false;
+    if (comparison == ScalarOp::lt) return provably_nonnegative_at_zero((*y - *x).lower_bound() - 1);
+    return provably_nonnegative_at_zero((*y - *x).lower_bound());
+}
+
+// Guards of padding, slices and concatenations often hold for the whole loop.
+ValueId Builder::fold_index_comparison(const Instr& instr) {
+    const ValueId a = instr.args[0];
+    const ValueId b = instr.args[1];
+    const auto boolean = [this](bool value) { return constant_int(value ? 1 : 0, DType::boolean); };
+    switch (instr.op) {
+        case ScalarOp::lt:
+        case ScalarOp::le: {
+            if (is_provable(instr.op, a, b)) return boolean(true);
+            const ScalarOp converse = instr.op == ScalarOp::lt ? ScalarOp::le : ScalarOp::lt;
+            return is_provable(converse, b, a) ? boolean(false) : no_value;
+        }
+        case ScalarOp::eq:
+        case ScalarOp::ne:
+            if (!is_provable(ScalarOp::lt, a, b) && !is_provable(ScalarOp::lt, b, a)) return no_value;
+            return boolean(instr.op == ScalarOp::ne);
+        default:
+            return no_value;
+    }
+}
+
 ValueId Builder::fold_comparison(const Instr& instr) {
     const ValueId a = instr.args[0];
-    if (a != instr.args[1]) return no_value;
+    if (a != instr.args[1]) return fold_index_comparison(instr);
     // A float may be NaN, which is not equal to itself, and never less.
     if (is_float(type(a)) && instr.op != ScalarOp::lt) return no_value;
     return constant_int(instr.op == ScalarOp::eq || instr.op == ScalarOp::le ? 1 : 0, DType::boolean);
@@ -188,8 +252,8 @@ ValueId Builder::fold_conversion(const Instr& instr) {
     switch (instr.op) {
         case ScalarOp::cast:
             if (type(a) == instr.type) return a;
-            if (source.op == ScalarOp::cast && type(source.args[0]) == instr.type && survives(instr.type, type(a))) {
-                return source.args[0];
+            if (source.op == ScalarOp::cast && is_one_cast(type(source.args[0]), type(a), instr.type)) {
+                return cast(source.args[0], instr.type);
             }
             return no_value;
         case ScalarOp::bitcast:

@@ -16,7 +16,8 @@ bool is_number(const Dim& dim, std::int64_t value) {
 
 void check_divisor(const char* what, const Dim& divisor) {
     if (divisor.is_known() && divisor.value() < 0) {
-        throw InternalError(concat(what, ": the divisor of an index is ", divisor.value(), "; it must not be negative"));
+        throw InternalError(
+            concat(what, ": the divisor of an index is ", divisor.value(), "; it must not be negative"));
     }
 }
 

@@ -16,6 +16,7 @@ namespace topstitch::loopir {
 // Scalar instructions. Values have a compute type: bool, an integer type, float32 or float64. The
 // 16-bit floats exist in memory only: a load widens to float32, a store rounds. Complex numbers are two
 // float32 values. Integers wrap. Comparisons give bool.
+// clang-format off: grouped by meaning
 enum class ScalarOp : std::uint8_t {
     // Sources.
     constant,     // payload: integer or real
@@ -49,15 +50,21 @@ enum class ScalarOp : std::uint8_t {
     sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,
     erf, erfc, rsqrt, cbrt, pow, atan2,
 };
+// clang-format on
 
 // How a reduction combines; also what an accumulator starts from: 0, 1, the highest or lowest value (infinite for
 // floats), for fmin and fmax of floats NaN (so that a reduction of NaNs alone is NaN), true, false.
 enum class Combiner : std::uint8_t {
-    sum, product,
-    min, max,    // NaN wins
-    fmin, fmax,  // NaN is ignored
-    logical_and, logical_or,
-    argmin, argmax,  // the value and its int64 position; the lowest position of equals, or of NaNs, wins
+    sum,
+    product,
+    min,
+    max,  // NaN wins
+    fmin,
+    fmax,  // NaN is ignored
+    logical_and,
+    logical_or,
+    argmin,
+    argmax,  // the value and its int64 position; the lowest position of equals, or of NaNs, wins
 };
 
 struct Instr {
@@ -65,9 +72,9 @@ struct Instr {
     DType type = DType::float32;  // of the result
     ValueId args[3] = {no_value, no_value, no_value};
     // Payloads, as the op needs them.
-    std::int64_t integer = 0;  // constant of bool or integer type (the bits); component of acc_read
-    double real = 0;           // constant of float type
-    std::int32_t slot = -1;    // buffer of load; accumulator of acc_read
+    std::int64_t integer = 0;       // constant of bool or integer type (the bits); component of acc_read
+    double real = 0;                // constant of float type
+    std::int32_t slot = -1;         // buffer of load; accumulator of acc_read
     DType memory = DType::float32;  // round_to, to_bits16, from_bits16
     Index index;                    // index_value, load
 };
@@ -75,7 +82,7 @@ struct Instr {
 // A buffer that the kernel reads or writes, or row-local scratch memory.
 struct BufferParam {
     enum class Role : std::uint8_t { input, output, inout, local };
-    std::string name;  // for people
+    std::string name;              // for people
     DType dtype = DType::float32;  // in memory; complex64 never occurs: it is passed as float32 pairs
     Role role = Role::input;
     Dim size;  // elements; for a local: per thread, times its vector lanes if it lives inside a vector loop
@@ -89,7 +96,9 @@ struct Accumulator {
 struct Block;
 
 // Evaluates instruction `value` here. Each instruction is evaluated by exactly one Let.
-struct Let { ValueId value; };
+struct Let {
+    ValueId value;
+};
 struct Store {
     std::int32_t buffer;
     Index index;
@@ -97,7 +106,9 @@ struct Store {
     ValueId guard = no_value;  // stores nothing where false
     bool streaming = false;    // the data is not read again soon: bypass the caches if possible
 };
-struct InitAcc { std::int32_t accumulator; };
+struct InitAcc {
+    std::int32_t accumulator;
+};
 struct Accumulate {
     std::int32_t accumulator;
     ValueId value;
@@ -109,12 +120,14 @@ struct Loop {
     Dim extent;
     // The schedule. One parallel loop at most, and it is the outermost statement of the kernel.
     bool parallel = false;
-    bool vector = false;  // iterations run in lanes; one vector loop at most on each path from the root
-    int unroll = 1;       // iterations (of lanes) run together, for independent accumulators and register reuse
+    bool vector = false;      // iterations run in lanes; one vector loop at most on each path from the root
+    int unroll = 1;           // iterations (of lanes) run together, for independent accumulators and register reuse
     std::vector<Block> body;  // exactly one (a vector only because Block is incomplete here)
 };
 using Stmt = std::variant<Let, Store, InitAcc, Accumulate, Loop>;
-struct Block { std::vector<Stmt> stmts; };
+struct Block {
+    std::vector<Stmt> stmts;
+};
 
 struct LoopVarInfo {
     std::string name;

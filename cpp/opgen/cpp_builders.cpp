@@ -10,20 +10,31 @@ namespace {
 
 std::string type_of(const AttrDef& attr) {
     switch (attr.kind) {
-        case AttributeKind::none: return "Attribute";
-        case AttributeKind::boolean: return "bool";
-        case AttributeKind::integer: return "std::int64_t";
-        case AttributeKind::real: return "double";
-        case AttributeKind::string: return "std::string";
-        case AttributeKind::dtype: return "DType";
-        case AttributeKind::integers: return "std::vector<std::int64_t>";
-        case AttributeKind::shape: return "Shape";
-        case AttributeKind::array: return "NDArray";
+        case AttributeKind::none:
+            return "Attribute";
+        case AttributeKind::boolean:
+            return "bool";
+        case AttributeKind::integer:
+            return "std::int64_t";
+        case AttributeKind::real:
+            return "double";
+        case AttributeKind::string:
+            return "std::string";
+        case AttributeKind::dtype:
+            return "DType";
+        case AttributeKind::integers:
+            return "std::vector<std::int64_t>";
+        case AttributeKind::shape:
+            return "Shape";
+        case AttributeKind::array:
+            return "NDArray";
     }
     return "";
 }
 
-bool may_be_none(const AttrDef& attr) { return !attr.required && kind_of(attr.fallback) == AttributeKind::none; }
+bool may_be_none(const AttrDef& attr) {
+    return !attr.required && kind_of(attr.fallback) == AttributeKind::none;
+}
 
 bool by_reference(const AttrDef& attr) {
     return attr.kind == AttributeKind::string || attr.kind == AttributeKind::integers ||
@@ -35,10 +46,18 @@ std::string fallback_of(const AttrDef& attr) {
     std::ostringstream text;
     text.precision(17);
     switch (kind_of(attr.fallback)) {
-        case AttributeKind::boolean: text << (std::get<bool>(attr.fallback) ? "true" : "false"); break;
-        case AttributeKind::integer: text << std::get<std::int64_t>(attr.fallback); break;
-        case AttributeKind::real: text << std::get<double>(attr.fallback); break;
-        case AttributeKind::string: text << '"' << std::get<std::string>(attr.fallback) << '"'; break;
+        case AttributeKind::boolean:
+            text << (std::get<bool>(attr.fallback) ? "true" : "false");
+            break;
+        case AttributeKind::integer:
+            text << std::get<std::int64_t>(attr.fallback);
+            break;
+        case AttributeKind::real:
+            text << std::get<double>(attr.fallback);
+            break;
+        case AttributeKind::string:
+            text << '"' << std::get<std::string>(attr.fallback) << '"';
+            break;
         case AttributeKind::dtype: {
             const std::string_view name = name_of(std::get<DType>(attr.fallback));
             text << "DType::" << (name == "bool" ? "boolean" : name);
@@ -53,7 +72,9 @@ std::string fallback_of(const AttrDef& attr) {
         }
         case AttributeKind::none:
         case AttributeKind::shape:
-        case AttributeKind::array: text << "{}"; break;
+        case AttributeKind::array:
+            text << "{}";
+            break;
     }
     return text.str();
 }
@@ -63,8 +84,8 @@ std::string signature(const OpDef& def, bool with_fallbacks) {
     text += def.name + "(";
     for (const Parameter& parameter : parameters_of(def)) {
         if (parameter.arg != nullptr) {
-            text += concat("const ", parameter.arg->variadic ? "std::vector<Tensor>" : "Tensor", "& ", parameter.arg->name,
-                           parameter.arg->optional && with_fallbacks ? " = {}" : "", ", ");
+            text += concat("const ", parameter.arg->variadic ? "std::vector<Tensor>" : "Tensor", "& ",
+                           parameter.arg->name, parameter.arg->optional && with_fallbacks ? " = {}" : "", ", ");
             continue;
         }
         const AttrDef& attr = *parameter.attr;
@@ -123,7 +144,8 @@ void write_definition(std::ostream& out, const OpDef& def) {
     out << "    NamedAttributes attributes;\n";
     for (const AttrDef& attr : def.attributes) {
         if (may_be_none(attr)) {
-            out << "    if (" << attr.name << ") attributes.emplace_back(\"" << attr.name << "\", *" << attr.name << ");\n";
+            out << "    if (" << attr.name << ") attributes.emplace_back(\"" << attr.name << "\", *" << attr.name
+                << ");\n";
         } else {
             out << "    attributes.emplace_back(\"" << attr.name << "\", " << attr.name << ");\n";
         }
@@ -136,7 +158,8 @@ void write_definition(std::ostream& out, const OpDef& def) {
 
 void write_cpp_header(std::ostream& out) {
     out << "// The builders of all operations. Generated from the registry: change the OpDef instead.\n"
-           "// Each checks its arguments, infers the types of the results and adds the operation to the inputs' graph.\n"
+           "// Each checks its arguments, infers the types of the results and adds the operation to the inputs' "
+           "graph.\n"
            "#pragma once\n\n#include <cstdint>\n#include <optional>\n#include <string>\n#include <vector>\n\n"
            "#include \"topstitch/graph.h\"\n\nnamespace topstitch {\n"
         << operators_header;
@@ -155,7 +178,8 @@ void write_cpp_source(std::ostream& out) {
     out << "// The builders of all operations. Generated from the registry: change the OpDef instead.\n"
            "// Each collects its arguments for apply().\n"
            "#include \"topstitch/ops.h\"\n\n#include \"ops/expr.h\"\n\nnamespace topstitch {\n\n"
-           "static std::vector<Tensor> build(const char* op, const std::vector<Tensor>& inputs, const NamedAttributes& attributes,\n"
+           "static std::vector<Tensor> build(const char* op, const std::vector<Tensor>& inputs, const NamedAttributes& "
+           "attributes,\n"
            "                                 const std::string& name) {\n"
            "    for (const Tensor& input : inputs) {\n"
            "        if (!input) throw UserError(concat(\"[\", op, \"] an input is no tensor\"));\n"

@@ -12,7 +12,7 @@ namespace topstitch::opgen {
 
 // One parameter of a builder, in the order in which callers give it.
 struct Parameter {
-    const ArgDef* arg = nullptr;  // a tensor
+    const ArgDef* arg = nullptr;    // a tensor
     const AttrDef* attr = nullptr;  // or an attribute
 };
 
@@ -20,7 +20,9 @@ struct Parameter {
 std::vector<Parameter> parameters_of(const OpDef& def);
 
 // Whether a builder returns one tensor, not a list.
-inline bool gives_one(const OpDef& def) { return def.results.size() == 1 && !def.many_results; }
+inline bool gives_one(const OpDef& def) {
+    return def.results.size() == 1 && !def.many_results;
+}
 
 // Operations with a builder of their own; the built-in ones are methods of Graph.
 std::vector<const OpDef*> public_ops();

@@ -9,24 +9,34 @@ namespace topstitch::opgen {
 namespace {
 
 // Python spells a list of axes as NumPy does.
-std::string python_name(const AttrDef& attr) { return attr.name == "axes" ? "axis" : attr.name; }
+std::string python_name(const AttrDef& attr) {
+    return attr.name == "axes" ? "axis" : attr.name;
+}
 
 std::string python_type(const AttrDef& attr) {
     switch (attr.kind) {
-        case AttributeKind::none: return "object";
-        case AttributeKind::boolean: return "bool";
-        case AttributeKind::integer: return "int";
-        case AttributeKind::real: return "float";
+        case AttributeKind::none:
+            return "object";
+        case AttributeKind::boolean:
+            return "bool";
+        case AttributeKind::integer:
+            return "int";
+        case AttributeKind::real:
+            return "float";
         case AttributeKind::string: {
             if (attr.choices.empty()) return "str";
             std::string text;
             for (const std::string& choice : attr.choices) text += concat(text.empty() ? "" : ", ", '"', choice, '"');
             return "Literal[" + text + "]";
         }
-        case AttributeKind::dtype: return "DTypeLike";
-        case AttributeKind::integers: return "int | Sequence[int]";
-        case AttributeKind::shape: return "ShapeLike";
-        case AttributeKind::array: return "ArrayLike";
+        case AttributeKind::dtype:
+            return "DTypeLike";
+        case AttributeKind::integers:
+            return "int | Sequence[int]";
+        case AttributeKind::shape:
+            return "ShapeLike";
+        case AttributeKind::array:
+            return "ArrayLike";
     }
     return "";
 }
@@ -34,18 +44,24 @@ std::string python_type(const AttrDef& attr) {
 std::string python_fallback(const AttrDef& attr) {
     std::ostringstream text;
     switch (kind_of(attr.fallback)) {
-        case AttributeKind::none: return "None";
-        case AttributeKind::boolean: return std::get<bool>(attr.fallback) ? "True" : "False";
-        case AttributeKind::integer: text << std::get<std::int64_t>(attr.fallback); return text.str();
+        case AttributeKind::none:
+            return "None";
+        case AttributeKind::boolean:
+            return std::get<bool>(attr.fallback) ? "True" : "False";
+        case AttributeKind::integer:
+            text << std::get<std::int64_t>(attr.fallback);
+            return text.str();
         case AttributeKind::real: {
             text << std::get<double>(attr.fallback);
             return text.str().find_first_of(".einf") == std::string::npos ? text.str() + ".0" : text.str();
         }
-        case AttributeKind::string: return concat('"', std::get<std::string>(attr.fallback), '"');
+        case AttributeKind::string:
+            return concat('"', std::get<std::string>(attr.fallback), '"');
         case AttributeKind::dtype:
         case AttributeKind::integers:
         case AttributeKind::shape:
-        case AttributeKind::array: return "...";
+        case AttributeKind::array:
+            return "...";
     }
     return "...";
 }
@@ -54,7 +70,8 @@ void write_function(std::ostream& out, const OpDef& def) {
     out << "\ndef " << def.name << "(\n";
     for (const Parameter& parameter : parameters_of(def)) {
         if (parameter.arg != nullptr) {
-            out << "    " << parameter.arg->name << ": " << (parameter.arg->variadic ? "Sequence[TensorLike]" : "TensorLike")
+            out << "    " << parameter.arg->name << ": "
+                << (parameter.arg->variadic ? "Sequence[TensorLike]" : "TensorLike")
                 << (parameter.arg->optional ? " | None = None" : "") << ",\n";
             continue;
         }
@@ -73,7 +90,8 @@ void write_function(std::ostream& out, const OpDef& def) {
 }  // namespace
 
 void write_python_stub(std::ostream& out) {
-    out << "\"\"\"The functions of all operations.\n\nGenerated from the registry: change the OpDef instead.\n\"\"\"\n\n"
+    out << "\"\"\"The functions of all operations.\n\nGenerated from the registry: change the OpDef "
+           "instead.\n\"\"\"\n\n"
            "from collections.abc import Sequence\nfrom typing import Literal\n\n"
            "from ._core import Tensor\nfrom ._types import ArrayLike, DTypeLike, ShapeLike, TensorLike\n\n"
            "__all__ = [\n";

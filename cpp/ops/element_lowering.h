@@ -29,7 +29,8 @@ private:
 // Row-major offset in elements of `at` in a contiguous array of `shape`.
 Index row_major_offset(const Shape& shape, const Indices& at);
 
-// Loads element `offset` of `buffer` of dtype `dtype` (complex64: two float32 at 2*offset), widened to its compute type.
+// Loads element `offset` of `buffer` of dtype `dtype` (complex64: two float32 at 2*offset), widened to its compute
+// type.
 Value load_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset,
                    loopir::ValueId guard = loopir::no_value);
 // Stores a value of compute_type(dtype).

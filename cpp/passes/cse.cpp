@@ -22,7 +22,8 @@ std::size_t hash_of(const OpNode& node) {
         const auto* array = std::get_if<NDArray>(&attribute);
         if (array == nullptr) continue;
         std::uint64_t head = 0;
-        if (array->is_contiguous()) std::memcpy(&head, array->data(), std::min<std::size_t>(array->bytes(), sizeof head));
+        if (array->is_contiguous())
+            std::memcpy(&head, array->data(), std::min<std::size_t>(array->bytes(), sizeof head));
         hash = mix(hash, head);
     }
     return hash;

@@ -15,7 +15,9 @@ TensorRef Rebuild::mapped(TensorRef old) const {
     return outputs[static_cast<std::size_t>(old.output)];
 }
 
-void Rebuild::map(OpId old, std::vector<TensorRef> outputs) { map_[static_cast<std::size_t>(old)] = std::move(outputs); }
+void Rebuild::map(OpId old, std::vector<TensorRef> outputs) {
+    map_[static_cast<std::size_t>(old)] = std::move(outputs);
+}
 
 OpId Rebuild::copy(OpId old) {
     OpNode node = from_->graph->op(old);
@@ -55,8 +57,7 @@ std::vector<TensorType> types_of_inputs(const GraphData& graph, const OpNode& no
 }  // namespace
 
 NodeView::NodeView(const GraphData& graph, const OpNode& node)
-    : inputs(types_of_inputs(graph, node)),
-      view(*node.def, inputs, node.outputs, node.attributes, &node.location) {}
+    : inputs(types_of_inputs(graph, node)), view(*node.def, inputs, node.outputs, node.attributes, &node.location) {}
 
 std::optional<double> splat_value(const GraphData& graph, TensorRef ref) {
     for (;;) {

@@ -22,9 +22,9 @@ struct Program {
     struct State {
         std::shared_ptr<Variable> variable;
         std::string name;
-        TensorRef before;                 // the `variable` operation: its value from before the run
-        TensorRef after;                  // its value after the run
-        bool assigned = false;            // `after` differs from `before`
+        TensorRef before;       // the `variable` operation: its value from before the run
+        TensorRef after;        // its value after the run
+        bool assigned = false;  // `after` differs from `before`
     };
 
     std::shared_ptr<GraphData> graph;

@@ -30,7 +30,8 @@ int passed_through(const Candidate& c) {
     if (op == "identity" || op == "stop_gradient") return 0;
     if (c.node.inputs.empty() || c.node.outputs.size() != 1) return -1;
     if (c.node.def->view && c.node.inputs.size() == 1 && c.same_type(0)) {
-        if (op == "reshape" || op == "broadcast_to" || op == "squeeze" || op == "expand_dims" || op == "flatten2d") return 0;
+        if (op == "reshape" || op == "broadcast_to" || op == "squeeze" || op == "expand_dims" || op == "flatten2d")
+            return 0;
     }
     if (op == "cast" && c.same_type(0)) return 0;
     const bool integer = is_integer(c.out_type().dtype);

@@ -8,7 +8,9 @@ namespace topstitch {
 
 namespace {
 
-bool is_op(const OpNode& node, const char* name) { return node.def->name == name; }
+bool is_op(const OpNode& node, const char* name) {
+    return node.def->name == name;
+}
 
 // Marks everything that targets and operations reach through data and control edges.
 std::vector<bool> reachable(const GraphData& graph, const std::vector<TensorRef>& targets,
@@ -57,10 +59,11 @@ private:
     [[noreturn]] void unordered(OpId second) const {
         const OpNode& node = graph_.op(second);
         const std::string& name = graph_.op(node.inputs[0].op).name;
-        throw UserError(concat("[assign] variable ", name.empty() ? "(unnamed)" : "'" + name + "'",
-                               " is assigned twice in this run and neither assignment comes after the other; create the "
-                               "second one under control_dependencies([first])",
-                               node.location.known() ? " (created at " + node.location.str() + ")" : ""));
+        throw UserError(
+            concat("[assign] variable ", name.empty() ? "(unnamed)" : "'" + name + "'",
+                   " is assigned twice in this run and neither assignment comes after the other; create the "
+                   "second one under control_dependencies([first])",
+                   node.location.known() ? " (created at " + node.location.str() + ")" : ""));
     }
     const GraphData& graph_;
     std::vector<OpId> latest_;
@@ -97,9 +100,11 @@ std::vector<TensorRef> needed_placeholders(const GraphData& graph, const std::ve
 void require_decided(const Program& program) {
     for (const OpNode& node : program.graph->ops) {
         for (const TensorType& type : node.outputs) {
-            const bool decided = type.shape.has_rank() && std::none_of(type.shape.dims().begin(), type.shape.dims().end(),
-                                                                       [](const Dim& dim) { return dim.is_unknown(); });
-            if (!decided) throw NeedsExactSizes(concat("[", node.def->name, "] its result ", type.str(), " is not decided"));
+            const bool decided =
+                type.shape.has_rank() && std::none_of(type.shape.dims().begin(), type.shape.dims().end(),
+                                                      [](const Dim& dim) { return dim.is_unknown(); });
+            if (!decided)
+                throw NeedsExactSizes(concat("[", node.def->name, "] its result ", type.str(), " is not decided"));
         }
     }
 }
@@ -148,7 +153,8 @@ Program specialize(const SpecializeRequest& request) {
             const auto feed = std::find_if(request.feeds.begin(), request.feeds.end(),
                                            [id](const FeedType& type) { return type.placeholder.op == id; });
             if (feed == request.feeds.end()) {
-                throw UserError(concat("[run] placeholder ", node.name.empty() ? concat("#", id) : "'" + node.name + "'",
+                throw UserError(concat("[run] placeholder ",
+                                       node.name.empty() ? concat("#", id) : "'" + node.name + "'",
                                        " is needed by the targets, but no value was fed for it",
                                        node.location.known() ? " (created at " + node.location.str() + ")" : ""));
             }

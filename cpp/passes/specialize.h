@@ -13,7 +13,7 @@ namespace topstitch {
 struct FeedType {
     TensorRef placeholder;  // in the user's graph
     DType dtype = DType::float32;
-    Shape shape;            // numbers and symbols; symbols are listed in `hints`
+    Shape shape;  // numbers and symbols; symbols are listed in `hints`
 };
 
 struct SpecializeRequest {

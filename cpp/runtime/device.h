@@ -17,8 +17,8 @@ namespace topstitch {
 struct LaunchShape {
     std::int64_t parallel_extent = 1;
     int threads = 1;
-    void* scratch = nullptr;            // threads pieces
-    std::int64_t scratch_stride = 0;    // bytes between the pieces, a multiple of 64
+    void* scratch = nullptr;          // threads pieces
+    std::int64_t scratch_stride = 0;  // bytes between the pieces, a multiple of 64
 };
 
 class DeviceKernel {

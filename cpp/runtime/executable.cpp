@@ -18,15 +18,18 @@ ExecutableCache& cache_of(GraphData& graph) {
 }
 
 std::string describe(const Tensor& tensor) {
-    return tensor.name().empty() ? std::string(tensor.operation().op()) : concat(tensor.operation().op(), " '", tensor.name(), "'");
+    return tensor.name().empty() ? std::string(tensor.operation().op())
+                                 : concat(tensor.operation().op(), " '", tensor.name(), "'");
 }
 
 void check_feed(const Graph& graph, const Tensor& feed) {
     if (!feed) throw UserError("[run] a feed's key is no tensor");
-    if (!(feed.graph() == graph)) throw UserError(concat("[run] the feed for ", describe(feed), " belongs to another graph"));
+    if (!(feed.graph() == graph))
+        throw UserError(concat("[run] the feed for ", describe(feed), " belongs to another graph"));
     if (feed.operation().op() != "placeholder") {
-        throw UserError(concat("[run] only placeholders can be fed, not the result of ", describe(feed),
-                               feed.operation().location().known() ? " (created at " + feed.operation().location().str() + ")" : ""));
+        throw UserError(concat(
+            "[run] only placeholders can be fed, not the result of ", describe(feed),
+            feed.operation().location().known() ? " (created at " + feed.operation().location().str() + ")" : ""));
     }
 }
 
@@ -34,11 +37,13 @@ void check_wanted(const Graph& graph, const std::vector<Tensor>& targets, const 
     if (targets.empty() && operations.empty()) throw UserError("[run] nothing to do: give targets, operations or both");
     for (const Tensor& target : targets) {
         if (!target) throw UserError("[run] a target is no tensor");
-        if (!(target.graph() == graph)) throw UserError(concat("[run] target ", describe(target), " belongs to another graph"));
+        if (!(target.graph() == graph))
+            throw UserError(concat("[run] target ", describe(target), " belongs to another graph"));
     }
     for (const Operation& operation : operations) {
         if (!operation) throw UserError("[run] a target operation is no operation");
-        if (!(operation.graph() == graph)) throw UserError(concat("[run] operation ", operation.op(), " belongs to another graph"));
+        if (!(operation.graph() == graph))
+            throw UserError(concat("[run] operation ", operation.op(), " belongs to another graph"));
     }
 }
 
@@ -50,8 +55,8 @@ std::vector<TensorRef> refs_of(const std::vector<Tensor>& tensors) {
 
 std::vector<std::int32_t> key_of(const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
                                  const std::vector<Operation>& operations, const CompileOptions& options) {
-    std::vector<std::int32_t> key{options.stitch ? 1 : 0, options.interpret ? 1 : 0, options.threads, static_cast<std::int32_t>(feeds.size()),
-                                  static_cast<std::int32_t>(targets.size())};
+    std::vector<std::int32_t> key{options.stitch ? 1 : 0, options.interpret ? 1 : 0, options.threads,
+                                  static_cast<std::int32_t>(feeds.size()), static_cast<std::int32_t>(targets.size())};
     for (const Tensor& feed : feeds) key.push_back(feed.ref().op);
     for (const Tensor& target : targets) {
         key.push_back(target.ref().op);
@@ -101,7 +106,8 @@ void check_narrower(const Tensor& feed, const ShapedType& type) {
         fits = !declared.shape[axis].is_known() || type.shape[axis] == declared.shape[axis];
     }
     if (!fits) {
-        throw UserError(concat("[compile] ", describe(feed), " is declared as ", declared.str(), ", and cannot be compiled for ", given.str()));
+        throw UserError(concat("[compile] ", describe(feed), " is declared as ", declared.str(),
+                               ", and cannot be compiled for ", given.str()));
     }
 }
 
@@ -119,23 +125,29 @@ std::vector<Tensor> Executable::targets() const {
     return tensors;
 }
 
-Graph Executable::graph() const { return Graph(graph_); }
+Graph Executable::graph() const {
+    return Graph(graph_);
+}
 
 std::vector<NDArray> Executable::run(std::span<const NDArray> inputs, std::span<const NDArray> results) const {
     return impl_->run(*graph_, inputs, results);
 }
 
-int Executable::variants() const { return impl_->variants(); }
+int Executable::variants() const {
+    return impl_->variants();
+}
 
 Report Executable::report() const {
     const std::shared_ptr<const Variant> variant = impl_->latest();
-    if (variant == nullptr) throw UserError("[report] the executable has not been compiled yet: run it, or use Graph.compile");
+    if (variant == nullptr)
+        throw UserError("[report] the executable has not been compiled yet: run it, or use Graph.compile");
     return variant->report();
 }
 
 std::string Executable::source(const std::string& kind) const {
     const std::shared_ptr<const Variant> variant = impl_->latest();
-    if (variant == nullptr) throw UserError("[source] the executable has not been compiled yet: run it, or use Graph.compile");
+    if (variant == nullptr)
+        throw UserError("[source] the executable has not been compiled yet: run it, or use Graph.compile");
     return variant->source(kind);
 }
 
@@ -170,7 +182,8 @@ Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector
     for (std::size_t k = 0; k < feeds.size(); ++k) {
         signature.feed_types[k] = {feeds[k].second.dtype, feeds[k].second.shape};
         Sizes shape;
-        for (int axis = 0; axis < feeds[k].second.shape.rank(); ++axis) shape.push_back(stand_in.of(feeds[k].second.shape[axis], axis));
+        for (int axis = 0; axis < feeds[k].second.shape.rank(); ++axis)
+            shape.push_back(stand_in.of(feeds[k].second.shape[axis], axis));
         shapes.push_back(std::move(shape));
     }
     auto impl = std::make_shared<ExecutableImpl>(std::move(signature));

@@ -28,7 +28,9 @@ std::string feed_name(const Signature& signature, std::size_t k) {
     return name.empty() ? concat("feed ", k) : concat("feed '", name, "'");
 }
 
-bool is_dynamic(const TensorType& type, std::size_t axis) { return !type.shape.has_rank() || !type.shape[static_cast<int>(axis)].is_known(); }
+bool is_dynamic(const TensorType& type, std::size_t axis) {
+    return !type.shape.has_rank() || !type.shape[static_cast<int>(axis)].is_known();
+}
 
 // The pattern, and the values of its symbols in order of appearance. Throws when a shape does not fit its type.
 std::vector<std::int64_t> find_pattern(const Signature& signature, const std::vector<const Sizes*>& shapes,
@@ -42,8 +44,8 @@ std::vector<std::int64_t> find_pattern(const Signature& signature, const std::ve
         if (!type.shape.has_rank()) {
             pattern.push_back(static_cast<std::int64_t>(shape.size()));
         } else if (shape.size() != type.shape.dims().size()) {
-            throw UserError(concat("[run] ", feed_name(signature, k), " has shape ", sizes_str(shape), ", but the placeholder is ",
-                                   type.str(), " of rank ", type.shape.rank()));
+            throw UserError(concat("[run] ", feed_name(signature, k), " has shape ", sizes_str(shape),
+                                   ", but the placeholder is ", type.str(), " of rank ", type.shape.rank()));
         }
         for (std::size_t axis = 0; axis < shape.size(); ++axis) {
             if (!is_dynamic(type, axis)) {
@@ -56,12 +58,14 @@ std::vector<std::int64_t> find_pattern(const Signature& signature, const std::ve
             }
             if (type.shape.has_rank() && type.shape[static_cast<int>(axis)].is_symbol()) {
                 const std::string_view name = type.shape[static_cast<int>(axis)].symbol_name();
-                const auto known = std::find_if(named.begin(), named.end(), [&](const auto& entry) { return entry.first == name; });
+                const auto known =
+                    std::find_if(named.begin(), named.end(), [&](const auto& entry) { return entry.first == name; });
                 if (known == named.end()) {
                     named.push_back({name, {shape[axis], k}});
                 } else if (known->second.first != shape[axis]) {
-                    throw UserError(concat("[run] dim \"", name, "\" is ", shape[axis], " in ", feed_name(signature, k), " but ",
-                                           known->second.first, " in ", feed_name(signature, known->second.second),
+                    throw UserError(concat("[run] dim \"", name, "\" is ", shape[axis], " in ", feed_name(signature, k),
+                                           " but ", known->second.first, " in ",
+                                           feed_name(signature, known->second.second),
                                            "; dims of one name must agree"));
                 }
             }
@@ -107,7 +111,8 @@ std::shared_ptr<const Variant> ExecutableImpl::compile(const GraphData& graph, c
     return std::make_shared<const Variant>(request, signature_.options, device);
 }
 
-std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& graph, const std::vector<const Sizes*>& shapes,
+std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& graph,
+                                                           const std::vector<const Sizes*>& shapes,
                                                            std::vector<std::int64_t>& symbols) {
     std::vector<std::int64_t> pattern = find_pattern(signature_, shapes, symbols);
     std::vector<std::int64_t> exact_pattern;
@@ -117,8 +122,9 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
             if (entries_[k].pattern != wanted) continue;
             known = true;
             if (!entries_[k].variant->accepts(values)) continue;
-            if (k > 0) std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(k),
-                                   entries_.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+            if (k > 0)
+                std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(k),
+                            entries_.begin() + static_cast<std::ptrdiff_t>(k) + 1);
             return entries_.front().variant;
         }
         return nullptr;
@@ -143,9 +149,7 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
     if (!exact) {
         try {
             made = compile(graph, shapes, false);
-        } catch (const NeedsExactSizes&) {
-            exact = true;
-        } catch (const UserError&) {
+        } catch (const NeedsExactSizes&) { exact = true; } catch (const UserError&) {
             exact = true;  // said again with numbers instead of symbols
         }
     }
@@ -165,20 +169,22 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
 std::vector<NDArray> ExecutableImpl::run(const GraphData& graph, std::span<const NDArray> inputs,
                                          std::span<const NDArray> results) {
     if (inputs.size() != signature_.feeds.size()) {
-        throw UserError(concat("[run] the executable takes ", signature_.feeds.size(), " inputs, but ", inputs.size(), " were given"));
+        throw UserError(concat("[run] the executable takes ", signature_.feeds.size(), " inputs, but ", inputs.size(),
+                               " were given"));
     }
     if (!results.empty() && results.size() != signature_.targets.size()) {
-        throw UserError(concat("[run] the executable gives ", signature_.targets.size(), " results, but ", results.size(),
-                               " arrays were given for them"));
+        throw UserError(concat("[run] the executable gives ", signature_.targets.size(), " results, but ",
+                               results.size(), " arrays were given for them"));
     }
     std::vector<const Sizes*> shapes;
     shapes.reserve(inputs.size());
     bool packed = true;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
         if (inputs[k].dtype() != signature_.feed_types[k].dtype) {
-            throw TypeError(concat("[run] ", feed_name(signature_, k), " is ", name_of(inputs[k].dtype()), ", but the placeholder is ",
-                                   signature_.feed_types[k].str(), "; convert the array, e.g. array.astype('",
-                                   name_of(signature_.feed_types[k].dtype), "')"));
+            throw TypeError(concat("[run] ", feed_name(signature_, k), " is ", name_of(inputs[k].dtype()),
+                                   ", but the placeholder is ", signature_.feed_types[k].str(),
+                                   "; convert the array, e.g. array.astype('", name_of(signature_.feed_types[k].dtype),
+                                   "')"));
         }
         shapes.push_back(&inputs[k].shape());
         packed = packed && inputs[k].is_contiguous();

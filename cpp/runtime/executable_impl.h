@@ -15,8 +15,8 @@ namespace topstitch {
 
 struct Signature {
     std::vector<TensorRef> feeds;
-    std::vector<TensorType> feed_types;  // as declared, or narrowed by compile()
-    std::vector<std::string> feed_names; // for messages
+    std::vector<TensorType> feed_types;   // as declared, or narrowed by compile()
+    std::vector<std::string> feed_names;  // for messages
     std::vector<TensorRef> targets;
     std::vector<OpId> operations;
     CompileOptions options;
@@ -57,7 +57,8 @@ private:
         std::size_t operator()(const std::vector<std::int32_t>& key) const noexcept;
     };
     std::mutex mutex_;
-    std::unordered_map<std::vector<std::int32_t>, std::pair<std::shared_ptr<ExecutableImpl>, std::uint64_t>, KeyHash> entries_;
+    std::unordered_map<std::vector<std::int32_t>, std::pair<std::shared_ptr<ExecutableImpl>, std::uint64_t>, KeyHash>
+        entries_;
     std::uint64_t clock_ = 0;
 };
 

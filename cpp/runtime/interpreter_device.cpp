@@ -38,7 +38,8 @@ public:
     stitch::Machine machine() const override { return {32, 16, 2, 512 << 10, 8 << 20}; }
     Compiled compile(std::span<const loopir::Kernel> kernels) override {
         Compiled result;
-        for (const loopir::Kernel& kernel : kernels) result.kernels.push_back(std::make_shared<const InterpretedKernel>(kernel));
+        for (const loopir::Kernel& kernel : kernels)
+            result.kernels.push_back(std::make_shared<const InterpretedKernel>(kernel));
         return result;
     }
     int max_threads() const override { return 1; }

@@ -37,14 +37,16 @@ std::string Report::str() const {
         operations += region.operations.size();
     }
     char timing[96];
-    std::snprintf(timing, sizeof timing, "%.1f ms (%.1f ms of it stitching)", compile_milliseconds, stitch_milliseconds);
-    std::string text = concat(operations, operations == 1 ? " operation in " : " operations in ", kernels,
-                              kernels == 1 ? " kernel" : " kernels", ", of which ", kernels_compiled, " had to be compiled; ", timing,
-                              "\nmemory traffic saved by stitching: ", bytes_str(saved), "; arena: ", bytes_str(arena_bytes), "\n");
+    std::snprintf(timing, sizeof timing, "%.1f ms (%.1f ms of it stitching)", compile_milliseconds,
+                  stitch_milliseconds);
+    std::string text =
+        concat(operations, operations == 1 ? " operation in " : " operations in ", kernels,
+               kernels == 1 ? " kernel" : " kernels", ", of which ", kernels_compiled, " had to be compiled; ", timing,
+               "\nmemory traffic saved by stitching: ", bytes_str(saved), "; arena: ", bytes_str(arena_bytes), "\n");
     for (const Region& region : regions) {
-        text += concat("\n", region.name, ": ", region.schedule, "\n  reads ", bytes_str(region.bytes_read), ", writes ",
-                       bytes_str(region.bytes_written), ", saves ", bytes_str(region.bytes_saved), "\n  stitched: ",
-                       joined(region.operations, ", "), "\n");
+        text += concat("\n", region.name, ": ", region.schedule, "\n  reads ", bytes_str(region.bytes_read),
+                       ", writes ", bytes_str(region.bytes_written), ", saves ", bytes_str(region.bytes_saved),
+                       "\n  stitched: ", joined(region.operations, ", "), "\n");
         if (!region.kept.empty()) text += concat("  kept in cache for the row: ", joined(region.kept, ", "), "\n");
         if (!region.in_place.empty()) text += concat("  updated in place: ", joined(region.in_place, ", "), "\n");
     }

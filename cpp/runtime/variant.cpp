@@ -18,7 +18,9 @@ constexpr std::size_t alignment = 64;
 constexpr std::int64_t work_per_thread = 1 << 15;
 constexpr std::size_t max_idle_contexts = 16;
 
-std::size_t align(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::size_t align(std::size_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -31,7 +33,8 @@ public:
         bytes = align(std::max<std::size_t>(bytes, 1));
         std::vector<std::pair<std::size_t, std::size_t>> taken;
         for (const Block& block : blocks_) {
-            if (block.last >= first && block.first <= last) taken.emplace_back(block.offset, block.offset + block.bytes);
+            if (block.last >= first && block.first <= last)
+                taken.emplace_back(block.offset, block.offset + block.bytes);
         }
         std::sort(taken.begin(), taken.end());
         std::size_t offset = 0;
@@ -148,7 +151,8 @@ bool Variant::accepts(std::span<const std::int64_t> symbols) const {
 }
 
 void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) const {
-    if (context.ready && std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end())) return;
+    if (context.ready && std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
+        return;
     context.ready = false;
     context.symbols.assign(symbols.begin(), symbols.end());
     const auto lookup = [&](std::string_view name) {
@@ -175,7 +179,8 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
         const std::int64_t elements = context.dims[static_cast<std::size_t>(buffer_elements_[k])];
         std::int64_t bytes = 0;
         if (__builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(buffer.dtype)), &bytes)) {
-            throw MemoryError(concat("[run] an intermediate result of ", elements, " elements cannot be held in memory"));
+            throw MemoryError(
+                concat("[run] an intermediate result of ", elements, " elements cannot be held in memory"));
         }
         context.arena_offsets[k] = layout.place(static_cast<std::size_t>(bytes), buffer.first_use, buffer.last_use);
     }
@@ -196,7 +201,8 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
     }
     context.scratch_stride = static_cast<std::int64_t>(align(static_cast<std::size_t>(scratch)));
     context.scratch_offset = layout.total();
-    const std::size_t total = layout.total() + static_cast<std::size_t>(context.scratch_stride) * static_cast<std::size_t>(most_threads);
+    const std::size_t total =
+        layout.total() + static_cast<std::size_t>(context.scratch_stride) * static_cast<std::size_t>(most_threads);
     if (context.arena == nullptr || context.arena->bytes() < total) {
         context.arena.reset();
         if (total > 0) context.arena = Buffer::allocate(total);
@@ -241,8 +247,8 @@ std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<con
         const NDArray& given = results[k];
         if (given.dtype() != plan_.results[k].dtype || given.shape() != context->result_shapes[k]) {
             throw UserError(concat("[run] result ", k, " is ", name_of(plan_.results[k].dtype),
-                                   sizes_str(context->result_shapes[k]), ", but the given array is ", name_of(given.dtype()),
-                                   sizes_str(given.shape())));
+                                   sizes_str(context->result_shapes[k]), ", but the given array is ",
+                                   name_of(given.dtype()), sizes_str(given.shape())));
         }
         if (!given.is_contiguous() || given.readonly()) {
             throw UserError(concat("[run] the array given for result ", k, " must be writable and contiguous"));
@@ -259,16 +265,24 @@ std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<con
         const stitch::PlanBuffer& buffer = plan_.buffers[k];
         const auto index = static_cast<std::size_t>(buffer.index);
         switch (buffer.kind) {
-            case stitch::PlanBuffer::Kind::feed: context->pointers[k] = inputs[index].data(); break;
-            case stitch::PlanBuffer::Kind::variable: context->pointers[k] = program_.states[index].variable->value.data(); break;
-            case stitch::PlanBuffer::Kind::result: context->pointers[k] = outputs[index].data(); break;
+            case stitch::PlanBuffer::Kind::feed:
+                context->pointers[k] = inputs[index].data();
+                break;
+            case stitch::PlanBuffer::Kind::variable:
+                context->pointers[k] = program_.states[index].variable->value.data();
+                break;
+            case stitch::PlanBuffer::Kind::result:
+                context->pointers[k] = outputs[index].data();
+                break;
             case stitch::PlanBuffer::Kind::constant:
-            case stitch::PlanBuffer::Kind::arena: break;
+            case stitch::PlanBuffer::Kind::arena:
+                break;
         }
     }
     LaunchShape launch;
     launch.scratch_stride = context->scratch_stride;
-    if (context->arena != nullptr) launch.scratch = static_cast<std::byte*>(context->arena->data()) + context->scratch_offset;
+    if (context->arena != nullptr)
+        launch.scratch = static_cast<std::byte*>(context->arena->data()) + context->scratch_offset;
     std::vector<std::int64_t> sizes;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
         const Step& step = steps_[s];
@@ -284,14 +298,17 @@ std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<con
         const auto from = static_cast<std::size_t>(copy.from);
         const auto bytes = static_cast<std::size_t>(context->dims[static_cast<std::size_t>(buffer_elements_[from])]) *
                            size_of(plan_.buffers[from].dtype);
-        if (bytes > 0) std::memcpy(context->pointers[static_cast<std::size_t>(copy.to)], context->pointers[from], bytes);
+        if (bytes > 0)
+            std::memcpy(context->pointers[static_cast<std::size_t>(copy.to)], context->pointers[from], bytes);
     }
     locks.clear();
     give_back(std::move(context));
     return outputs;
 }
 
-Report Variant::report() const { return report_; }
+Report Variant::report() const {
+    return report_;
+}
 
 std::string Variant::source(const std::string& kind) const {
     std::string text;

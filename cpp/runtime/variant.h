@@ -18,7 +18,8 @@ namespace topstitch {
 
 class Variant {
 public:
-    // Compiles; `request` refers to the user's graph, which is only read here. Throws NeedsExactSizes as specialize does.
+    // Compiles; `request` refers to the user's graph, which is only read here. Throws NeedsExactSizes as specialize
+    // does.
     Variant(const SpecializeRequest& request, const CompileOptions& options, Device& device);
 
     // Whether these values of the symbols satisfy what was assumed when compiling.
@@ -38,19 +39,19 @@ private:
         std::vector<std::int64_t> dims;          // the values of dims_
         std::vector<std::size_t> arena_offsets;  // by buffer
         std::vector<Sizes> result_shapes;
-        std::vector<int> threads;                // by step
+        std::vector<int> threads;  // by step
         std::int64_t scratch_stride = 0;
         std::size_t scratch_offset = 0;
         std::shared_ptr<Buffer> arena;
-        std::vector<void*> pointers;             // by buffer
-        std::vector<void*> arguments;            // of one launch
+        std::vector<void*> pointers;   // by buffer
+        std::vector<void*> arguments;  // of one launch
         bool ready = false;
     };
     struct Step {
         const DeviceKernel* kernel = nullptr;
         std::vector<int> buffers;
-        std::vector<int> sizes;      // positions in dims_
-        int parallel_extent = 0;     // position in dims_
+        std::vector<int> sizes;   // positions in dims_
+        int parallel_extent = 0;  // position in dims_
         int work = 0;
     };
 
@@ -63,14 +64,14 @@ private:
     stitch::Plan plan_;
     std::vector<std::shared_ptr<const DeviceKernel>> kernels_;
     std::vector<std::string> symbol_names_;
-    std::vector<Dim> dims_;                       // each distinct Dim that runs need
+    std::vector<Dim> dims_;  // each distinct Dim that runs need
     std::map<std::string, int> dim_slots_;
     std::vector<Step> steps_;
-    std::vector<int> buffer_elements_;            // positions in dims_
-    std::vector<std::vector<int>> result_dims_;   // positions in dims_
-    std::vector<std::size_t> locked_states_;      // states in lock order (by address)
+    std::vector<int> buffer_elements_;           // positions in dims_
+    std::vector<std::vector<int>> result_dims_;  // positions in dims_
+    std::vector<std::size_t> locked_states_;     // states in lock order (by address)
     Device* device_ = nullptr;
-    int max_threads_ = 0;                         // 0: as many as the device has
+    int max_threads_ = 0;  // 0: as many as the device has
     Report report_;
 
     mutable std::mutex mutex_;

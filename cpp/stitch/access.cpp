@@ -104,7 +104,8 @@ private:
         }
         for (const loopir::Instr& instr : builder.kernel().instrs) {
             access.cost += cost_of(instr);
-            if (instr.op == ScalarOp::index_value && !instr.index.is_constant()) access.index_uses.push_back(instr.index);
+            if (instr.op == ScalarOp::index_value && !instr.index.is_constant())
+                access.index_uses.push_back(instr.index);
         }
         look_through(access, direct);
         // What reads nothing (a fill, a size), and a cheap single number, costs a kernel less than a load would.
@@ -139,7 +140,8 @@ private:
 
     static void add(std::vector<Request>& requests, Request request) {
         for (const Request& known : requests) {
-            const bool same = known.tensor == request.tensor && known.guarded == request.guarded && known.at == request.at;
+            const bool same =
+                known.tensor == request.tensor && known.guarded == request.guarded && known.at == request.at;
             if (same && !known.dynamic && !request.dynamic) return;
         }
         requests.push_back(std::move(request));

@@ -20,14 +20,14 @@ struct OpAccess {
     // The operation's own variables: the output's axes of extent other than 1, then the reduce domain.
     std::vector<Dim> vars;
     int num_out = 0;
-    Indices home;                      // the output index of an iteration; 0 on axes of extent 1
-    std::vector<Request> requests;     // with views looked through
-    std::vector<Index> index_uses;     // indices used as numbers (coordinates, guards), not only for addressing
-    double cost = 0;                   // arithmetic for one element, looked-through views included; an addition is 1
+    Indices home;                   // the output index of an iteration; 0 on axes of extent 1
+    std::vector<Request> requests;  // with views looked through
+    std::vector<Index> index_uses;  // indices used as numbers (coordinates, guards), not only for addressing
+    double cost = 0;                // arithmetic for one element, looked-through views included; an addition is 1
     bool is_reduce = false;
     bool contraction = false;
-    bool has_body = false;             // false for placeholders, variables and constants
-    bool inlined = false;              // a view or a scalar constant: repeated in whoever reads it
+    bool has_body = false;  // false for placeholders, variables and constants
+    bool inlined = false;   // a view or a scalar constant: repeated in whoever reads it
 };
 
 // The access of every operation of the program; with `look_through` views are inlined into their readers.

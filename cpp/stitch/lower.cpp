@@ -12,11 +12,11 @@ namespace topstitch::stitch {
 
 namespace {
 
-using loopir::Builder;
 using loopir::BufferParam;
+using loopir::Builder;
+using loopir::no_value;
 using loopir::ValueId;
 using loopir::VarId;
-using loopir::no_value;
 
 Index row_major(const std::vector<std::pair<Index, Dim>>& digits) {
     Index offset = 0;
@@ -29,8 +29,13 @@ class KernelWriter {
 public:
     KernelWriter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                  const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
-        : graph_(*program.graph), partition_(partition), region_(region), schedule_(schedule), in_place_(in_place),
-          result_(result), phases_(find_phases(partition, region)),
+        : graph_(*program.graph),
+          partition_(partition),
+          region_(region),
+          schedule_(schedule),
+          in_place_(in_place),
+          result_(result),
+          phases_(find_phases(partition, region)),
           loops_(schedule.outer.size() + schedule.rows.size()) {
         for (OpId op : find_kept(partition, region, phases_)) kept_.insert(op);
     }
@@ -62,7 +67,8 @@ public:
         close_rows();
         for (auto& [op, accumulators] : accumulators_) {
             for (std::size_t k = 0; k < accumulators.size(); ++k) {
-                const ValueId value = accumulators[k].position ? b_.acc_read(accumulators[k].id, 1) : b_.acc_read(accumulators[k].id);
+                const ValueId value =
+                    accumulators[k].position ? b_.acc_read(accumulators[k].id, 1) : b_.acc_read(accumulators[k].id);
                 b_.store(partial_buffer(op, k, true), partial_offset(chunk_), value);
             }
         }
@@ -75,13 +81,15 @@ public:
     LoweredKernel write_combination(const std::string& name) {
         open_outer();
         begin_pass(0);
-        const Index chunk = begin_loop("chunk", Dim(schedule_.chunks), {"chunk", Dim(schedule_.chunks), false, false, 1});
+        const Index chunk =
+            begin_loop("chunk", Dim(schedule_.chunks), {"chunk", Dim(schedule_.chunks), false, false, 1});
         for (auto& [op, accumulators] : accumulators_) {
             for (std::size_t k = 0; k < accumulators.size(); ++k) {
                 if (accumulators[k].position) continue;
                 const bool has_position = k + 1 < accumulators.size() && accumulators[k + 1].position;
                 const ValueId value = b_.load(partial_buffer(op, k, false), partial_offset(chunk));
-                const ValueId position = has_position ? b_.load(partial_buffer(op, k + 1, false), partial_offset(chunk)) : no_value;
+                const ValueId position =
+                    has_position ? b_.load(partial_buffer(op, k + 1, false), partial_offset(chunk)) : no_value;
                 b_.accumulate(accumulators[k].id, value, position);
             }
         }
@@ -132,7 +140,8 @@ private:
     }
     void open_rows(std::size_t first = 0) {
         for (std::size_t k = first; k < schedule_.rows.size(); ++k) {
-            set_loop(schedule_.outer.size() + k, begin_loop(schedule_.rows[k].name, schedule_.rows[k].extent, schedule_.rows[k]));
+            set_loop(schedule_.outer.size() + k,
+                     begin_loop(schedule_.rows[k].name, schedule_.rows[k].extent, schedule_.rows[k]));
         }
     }
     void close_rows() {
@@ -241,7 +250,8 @@ private:
 
     FunctionContext make_context(OpId, const OpNode& node, const OpView& view, ValueId guard) {
         return FunctionContext(
-            b_, view, [this, &node](int k, const Indices& at, ValueId inner) {
+            b_, view,
+            [this, &node](int k, const Indices& at, ValueId inner) {
                 return operand(node.inputs[static_cast<std::size_t>(k)], at, inner);
             },
             guard);
@@ -267,9 +277,14 @@ private:
             std::int64_t bits = 0;
             const NDArray packed = array.contiguous();
             switch (type) {
-                case DType::uint64: bits = static_cast<std::int64_t>(*packed.data_as<std::uint64_t>()); break;
-                case DType::int64: bits = *packed.data_as<std::int64_t>(); break;
-                default: bits = static_cast<std::int64_t>(packed.at(0));
+                case DType::uint64:
+                    bits = static_cast<std::int64_t>(*packed.data_as<std::uint64_t>());
+                    break;
+                case DType::int64:
+                    bits = *packed.data_as<std::int64_t>();
+                    break;
+                default:
+                    bits = static_cast<std::int64_t>(packed.at(0));
             }
             return {b_.constant_int(bits, type), no_value};
         }
@@ -296,7 +311,9 @@ private:
     // An operation at any index: computed again there.
     Value computed(OpId op, const Indices& at, ValueId guard) {
         for (const Recomputed& known : recomputed_) {
-            if (known.op == op && known.guard == guard && known.pass == pass_ && known.depth == b_.depth() && known.at == at) return known.value;
+            if (known.op == op && known.guard == guard && known.pass == pass_ && known.depth == b_.depth() &&
+                known.at == at)
+                return known.value;
         }
         const Value value = element(op, at, guard);
         recomputed_.push_back({op, guard, pass_, b_.depth(), at, value});
@@ -322,7 +339,8 @@ private:
         const auto found = slots_.find(ref);
         if (found != slots_.end()) return found->second;
         bool replaced_here = false;
-        for (const auto& [output, input] : in_place_) replaced_here = replaced_here || (input == ref && is_output(output));
+        for (const auto& [output, input] : in_place_)
+            replaced_here = replaced_here || (input == ref && is_output(output));
         const TensorType& type = graph_.type(ref);
         BufferParam param;
         param.name = graph_.op(ref.op).name.empty() ? concat("t", ref.op) : graph_.op(ref.op).name;
@@ -386,7 +404,8 @@ private:
     // Partial results: [chunk, outer loops...], one buffer for each accumulator slot.
     Index partial_offset(const Index& chunk) const {
         std::vector<std::pair<Index, Dim>> digits{{chunk, Dim(schedule_.chunks)}};
-        for (std::size_t k = 0; k < schedule_.outer.size(); ++k) digits.emplace_back(loops_[k], schedule_.outer[k].extent);
+        for (std::size_t k = 0; k < schedule_.outer.size(); ++k)
+            digits.emplace_back(loops_[k], schedule_.outer[k].extent);
         return row_major(digits);
     }
     int partial_buffer(OpId op, std::size_t slot, bool writing) {
@@ -449,8 +468,8 @@ private:
     std::set<OpId> kept_;
 
     Builder b_;
-    std::vector<LoopSpec> specs_;   // by variable of the kernel
-    std::vector<Index> loops_;      // the schedule's loops over the kernel's variables
+    std::vector<LoopSpec> specs_;  // by variable of the kernel
+    std::vector<Index> loops_;     // the schedule's loops over the kernel's variables
     Index chunk_ = 0;
     int pass_ = 0;
     std::map<OpId, Indices> homes_;
@@ -466,8 +485,8 @@ private:
 
 }  // namespace
 
-LoweredRegion lower(const Program& program, const Partition& partition, const Region& region,
-                    const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name) {
+LoweredRegion lower(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                    const std::map<OpId, TensorRef>& in_place, const std::string& name) {
     LoweredRegion result;
     if (schedule.chunks > 0) {
         result.kernels.push_back(
@@ -475,7 +494,8 @@ LoweredRegion lower(const Program& program, const Partition& partition, const Re
         result.kernels.push_back(
             KernelWriter(program, partition, region, schedule, in_place, result).write_combination(name));
     } else {
-        result.kernels.push_back(KernelWriter(program, partition, region, schedule, in_place, result).write_whole(name));
+        result.kernels.push_back(
+            KernelWriter(program, partition, region, schedule, in_place, result).write_whole(name));
     }
     return result;
 }

@@ -12,8 +12,8 @@ namespace topstitch::stitch {
 
 // What a kernel parameter is bound to.
 struct KernelArgument {
-    TensorRef tensor;   // of the program
-    int scratch = -1;   // or: scratch buffer of the region (partial results of a split reduction)
+    TensorRef tensor;  // of the program
+    int scratch = -1;  // or: scratch buffer of the region (partial results of a split reduction)
 };
 
 struct LoweredKernel {
@@ -29,11 +29,11 @@ struct LoweredRegion {
     };
     std::vector<LoweredKernel> kernels;  // in the order in which they run
     std::vector<Scratch> scratch;
-    std::vector<OpId> kept;              // row values kept in local memory
+    std::vector<OpId> kept;  // row values kept in local memory
 };
 
 // `in_place`: outputs (by operation) that take the storage of an input tensor which they replace.
-LoweredRegion lower(const Program& program, const Partition& partition, const Region& region,
-                    const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name);
+LoweredRegion lower(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                    const std::map<OpId, TensorRef>& in_place, const std::string& name);
 
 }  // namespace topstitch::stitch

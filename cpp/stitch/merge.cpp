@@ -75,12 +75,19 @@ class Merger {
 public:
     Merger(const MergeContext& context, const Region& producer, const Region& consumer, TensorRef tensor, OpId reader,
            const Request& request)
-        : context_(context), producer_(producer), consumer_(consumer), tensor_(tensor), reader_(reader), request_(request) {}
+        : context_(context),
+          producer_(producer),
+          consumer_(consumer),
+          tensor_(tensor),
+          reader_(reader),
+          request_(request) {}
 
     MergeResult run() {
         if (request_.dynamic) return refuse("its elements are picked by a computed index");
-        if (request_.guarded && producer_.has_reduce) return refuse("it is read only where a condition holds, and holds a reduction");
-        if (producer_.members.size() + consumer_.members.size() > static_cast<std::size_t>(context_.options.max_members)) {
+        if (request_.guarded && producer_.has_reduce)
+            return refuse("it is read only where a condition holds, and holds a reduction");
+        if (producer_.members.size() + consumer_.members.size() >
+            static_cast<std::size_t>(context_.options.max_members)) {
             return refuse(concat("the region would exceed ", context_.options.max_members, " operations"));
         }
         const Shape& shape = context_.graph.type(tensor_).shape;
@@ -121,7 +128,8 @@ private:
         merged.has_reduce = producer_.has_reduce || consumer_.has_reduce;
         merged.has_contraction = producer_.has_contraction || consumer_.has_contraction;
 
-        // Variables of `kept` that the shared tensor leaves free: candidates for those of `rewritten` that it leaves free.
+        // Variables of `kept` that the shared tensor leaves free: candidates for those of `rewritten` that it leaves
+        // free.
         std::vector<bool> taken(kept.vars.size(), false);
         for (const auto& bound : binding) {
             if (!bound) continue;
@@ -212,8 +220,10 @@ private:
             }
             std::sort(reduced.begin(), reduced.end());
             if (reduced != rows) return "the two reduce over different axes";
-            if (merged.depends_on_row(member.home)) return "a result of the reduction is indexed by the axis that is reduced";
-            if (!covers_outer(merged, member.home)) return "a reduction would be repeated for every element of a larger space";
+            if (merged.depends_on_row(member.home))
+                return "a result of the reduction is indexed by the axis that is reduced";
+            if (!covers_outer(merged, member.home))
+                return "a reduction would be repeated for every element of a larger space";
         }
         return {};
     }
@@ -232,17 +242,20 @@ private:
         double cost = 0;
         for (const auto& [op, member] : producer_.members) {
             const auto index = static_cast<std::size_t>(op);
-            if (context_.accesses[index].is_reduce) return "a reduction would be repeated for every element of a larger space";
+            if (context_.accesses[index].is_reduce)
+                return "a reduction would be repeated for every element of a larger space";
             if (context_.required[index]) return "it is needed as a whole, and is read in another shape or order";
             for (OpId reader : context_.readers[index]) {
-                if (!merged.members.contains(reader)) return "others read it too, and it is read in another shape or order";
+                if (!merged.members.contains(reader))
+                    return "others read it too, and it is read in another shape or order";
             }
             cost += context_.accesses[index].cost;
         }
         if (!repeats) return {};
         const double limit = consumer_.has_contraction ? max_contraction_prologue_cost : max_recompute_cost;
         if (cost > limit) {
-            return concat("it is used many times and computing it again (cost ", cost, ") is dearer than reading it back");
+            return concat("it is used many times and computing it again (cost ", cost,
+                          ") is dearer than reading it back");
         }
         return {};
     }
@@ -299,7 +312,8 @@ private:
             }
             const auto outside = [&merged](OpId reader) { return !merged.members.contains(reader); };
             const auto& readers = context_.readers[index];
-            if (context_.required[index] || std::any_of(readers.begin(), readers.end(), outside)) buffers.insert({op, 0});
+            if (context_.required[index] || std::any_of(readers.begin(), readers.end(), outside))
+                buffers.insert({op, 0});
         }
         return static_cast<int>(buffers.size());
     }

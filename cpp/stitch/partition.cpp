@@ -87,8 +87,9 @@ private:
         if (has_detour(from, into)) {
             reason = "another kernel has to run between them";
         } else {
-            MergeResult result = merge(context, result_.regions[static_cast<std::size_t>(from)],
-                                       result_.regions[static_cast<std::size_t>(into)], request.tensor, reader, request);
+            MergeResult result =
+                merge(context, result_.regions[static_cast<std::size_t>(from)],
+                      result_.regions[static_cast<std::size_t>(into)], request.tensor, reader, request);
             if (result.merged) {
                 for (const auto& [op, member] : result.region.members) region_of(op) = into;
                 result_.regions[static_cast<std::size_t>(into)] = std::move(result.region);
@@ -117,7 +118,8 @@ private:
                         continue;
                     }
                     // What was wholly computed before `from` began cannot depend on it.
-                    if (result_.regions[static_cast<std::size_t>(previous)].members.rbegin()->first < earliest) continue;
+                    if (result_.regions[static_cast<std::size_t>(previous)].members.rbegin()->first < earliest)
+                        continue;
                     if (!seen.insert(previous).second) continue;
                     if (static_cast<int>(seen.size()) > max_searched_regions) return true;
                     stack.push_back(previous);
@@ -133,7 +135,8 @@ private:
                 const auto index = static_cast<std::size_t>(op);
                 const auto outside = [&](OpId reader) { return !region.members.contains(reader); };
                 const auto& readers = result_.readers[index];
-                if (required_[index] || std::any_of(readers.begin(), readers.end(), outside)) region.outputs.push_back(op);
+                if (required_[index] || std::any_of(readers.begin(), readers.end(), outside))
+                    region.outputs.push_back(op);
             }
         }
     }

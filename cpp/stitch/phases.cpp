@@ -59,6 +59,8 @@ std::vector<OpId> find_kept(const Partition& partition, const Region& region, co
     return kept;
 }
 
-int count_passes(const Partition& partition, const Region& region) { return find_phases(partition, region).passes; }
+int count_passes(const Partition& partition, const Region& region) {
+    return find_phases(partition, region).passes;
+}
 
 }  // namespace topstitch::stitch

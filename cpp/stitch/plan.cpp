@@ -15,12 +15,16 @@ namespace {
 class Planner {
 public:
     Planner(const Program& program, const StitchOptions& options, const Machine& machine)
-        : program_(program), graph_(*program.graph), options_(options), machine_(machine),
+        : program_(program),
+          graph_(*program.graph),
+          options_(options),
+          machine_(machine),
           partition_(partition(program, options)) {}
 
     Plan run() {
         choose_in_place();
-        for (std::size_t k = 0; k < program_.results.size(); ++k) plan_.results.push_back(graph_.type(program_.results[k]));
+        for (std::size_t k = 0; k < program_.results.size(); ++k)
+            plan_.results.push_back(graph_.type(program_.results[k]));
         for (std::size_t r = 0; r < partition_.regions.size(); ++r) add_region(static_cast<int>(r));
         add_copies();
         report_refusals();
@@ -59,7 +63,9 @@ private:
             // Computed again elsewhere in the region, it would be read at other indices too.
             for (const auto& [op, member] : region.members) {
                 for (const Request& request : partition_.accesses[static_cast<std::size_t>(op)].requests) {
-                    if (request.tensor.op == reader && over_region(request.at, member) != region.members.at(reader).home) return false;
+                    if (request.tensor.op == reader &&
+                        over_region(request.at, member) != region.members.at(reader).home)
+                        return false;
                 }
             }
         }
@@ -85,7 +91,8 @@ private:
             step.kernel = static_cast<int>(plan_.kernels.size());
             step.region = number;
             for (const KernelArgument& argument : kernel.arguments) {
-                step.buffers.push_back(argument.scratch >= 0 ? first_scratch + argument.scratch : buffer_of(argument.tensor));
+                step.buffers.push_back(argument.scratch >= 0 ? first_scratch + argument.scratch
+                                                             : buffer_of(argument.tensor));
             }
             const int now = static_cast<int>(plan_.steps.size());
             for (int id : step.buffers) plan_.buffers[static_cast<std::size_t>(id)].last_use = now;
@@ -192,7 +199,8 @@ private:
         return type.shape.num_elements() * Dim(static_cast<std::int64_t>(size_of(type.dtype)));
     }
 
-    void report_region(const Region& region, const Schedule& schedule, const LoweredRegion& lowered, const std::string& name) {
+    void report_region(const Region& region, const Schedule& schedule, const LoweredRegion& lowered,
+                       const std::string& name) {
         RegionReport report;
         report.name = name;
         report.schedule = schedule.str();
@@ -200,15 +208,15 @@ private:
         for (const auto& [op, member] : region.members) {
             report.operations.push_back(describe(op));
             for (const Request& request : partition_.accesses[static_cast<std::size_t>(op)].requests) {
-                if (!region.members.contains(request.tensor.op) && !is_scalar_constant(graph_, request.tensor)) read.insert(request.tensor);
+                if (!region.members.contains(request.tensor.op) && !is_scalar_constant(graph_, request.tensor))
+                    read.insert(request.tensor);
             }
             const bool stored = std::find(region.outputs.begin(), region.outputs.end(), op) != region.outputs.end();
-            if (stored) {
-                report.bytes_written = report.bytes_written + bytes_of({op, 0});
-            }
+            if (stored) { report.bytes_written = report.bytes_written + bytes_of({op, 0}); }
             // Operation by operation, each tensor would be written once and read once for each of its readers.
             std::int64_t uses = stored ? 0 : 1;
-            for (OpId reader : partition_.readers[static_cast<std::size_t>(op)]) uses += region.members.contains(reader) ? 1 : 0;
+            for (OpId reader : partition_.readers[static_cast<std::size_t>(op)])
+                uses += region.members.contains(reader) ? 1 : 0;
             report.bytes_saved = report.bytes_saved + bytes_of({op, 0}) * Dim(uses);
             if (const auto replaced = in_place_.find(op); replaced != in_place_.end()) {
                 report.in_place.push_back(describe(replaced->second.op));
@@ -224,9 +232,10 @@ private:
             const int a = partition_.region_of[static_cast<std::size_t>(refusal.producer)];
             const int b = partition_.region_of[static_cast<std::size_t>(refusal.consumer)];
             if (a == b) continue;  // another edge joined them
-            plan_.refusals.push_back(concat("kept apart: ", describe(refusal.producer), " [", plan_.regions[static_cast<std::size_t>(a)].name,
-                                            "] and ", describe(refusal.consumer), " [", plan_.regions[static_cast<std::size_t>(b)].name,
-                                            "], because ", refusal.reason));
+            plan_.refusals.push_back(
+                concat("kept apart: ", describe(refusal.producer), " [",
+                       plan_.regions[static_cast<std::size_t>(a)].name, "] and ", describe(refusal.consumer), " [",
+                       plan_.regions[static_cast<std::size_t>(b)].name, "], because ", refusal.reason));
         }
     }
 

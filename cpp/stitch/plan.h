@@ -26,12 +26,12 @@ struct PlanBuffer {
 };
 
 struct PlanStep {
-    int kernel = 0;                // in Plan::kernels
-    int region = 0;                // in Plan::regions
-    std::vector<int> buffers;      // in Plan::buffers, by kernel parameter
-    std::vector<Dim> sizes;        // the kernel's size arguments
+    int kernel = 0;            // in Plan::kernels
+    int region = 0;            // in Plan::regions
+    std::vector<int> buffers;  // in Plan::buffers, by kernel parameter
+    std::vector<Dim> sizes;    // the kernel's size arguments
     Dim parallel_extent;
-    Dim work;                      // additions, roughly: decides how many threads are worth waking
+    Dim work;  // additions, roughly: decides how many threads are worth waking
 };
 
 // After the last step.
@@ -45,21 +45,21 @@ struct RegionReport {
     std::string name;
     std::vector<std::string> operations;  // "multiply (t12, model.py:8)"
     std::string schedule;
-    std::vector<std::string> kept;        // row values kept in local memory
-    std::vector<std::string> in_place;    // variables updated in place
+    std::vector<std::string> kept;      // row values kept in local memory
+    std::vector<std::string> in_place;  // variables updated in place
     Dim bytes_read, bytes_written;
-    Dim bytes_saved;                      // traffic of the tensors that no longer go through memory
+    Dim bytes_saved;  // traffic of the tensors that no longer go through memory
 };
 
 struct Plan {
     std::vector<PlanBuffer> buffers;
-    std::vector<NDArray> constants;       // contiguous
+    std::vector<NDArray> constants;  // contiguous
     std::vector<loopir::Kernel> kernels;
     std::vector<PlanStep> steps;
     std::vector<PlanCopy> copies;
     std::vector<TensorType> results;
     std::vector<RegionReport> regions;
-    std::vector<std::string> refusals;    // "kept apart: exp (t3) and sum (t9): ..."
+    std::vector<std::string> refusals;  // "kept apart: exp (t3) and sum (t9): ..."
 };
 
 Plan make_plan(const Program& program, const StitchOptions& options, const Machine& machine);

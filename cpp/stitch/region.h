@@ -31,7 +31,7 @@ struct Region {
     std::map<OpId, Member> members;  // ascending ids are a topological order
     bool has_reduce = false;
     bool has_contraction = false;
-    std::vector<OpId> outputs;       // members that somebody outside reads, or that are results
+    std::vector<OpId> outputs;  // members that somebody outside reads, or that are results
 
     std::vector<loopir::VarId> row_vars() const;
     bool depends_on_row(const Indices& at) const;
@@ -46,15 +46,15 @@ struct Refusal {
 
 struct Partition {
     std::vector<OpAccess> accesses;
-    std::vector<Region> regions;            // in an order in which they can run
-    std::vector<int> region_of;             // by operation; -1: none (inputs, and views only ever inlined)
+    std::vector<Region> regions;  // in an order in which they can run
+    std::vector<int> region_of;   // by operation; -1: none (inputs, and views only ever inlined)
     std::vector<Refusal> refusals;
-    std::vector<std::vector<OpId>> readers; // by operation: who requests it, with views looked through
+    std::vector<std::vector<OpId>> readers;  // by operation: who requests it, with views looked through
 };
 
 struct StitchOptions {
     bool stitch = true;
-    int max_buffers = 31;     // Metal's limit, kept everywhere so that regions are the same on every device
+    int max_buffers = 31;  // Metal's limit, kept everywhere so that regions are the same on every device
     int max_members = 128;
     // The present value of a dim, for cost decisions.
     std::function<std::int64_t(const Dim&)> estimate;

@@ -14,8 +14,8 @@ namespace {
 using loopir::VarId;
 
 constexpr int split_chunks = 32;
-constexpr std::int64_t min_split_rows = 1 << 15;      // shorter reductions are not worth a second kernel
-constexpr std::int64_t min_parallel_vectors = 4096;   // elements of a vector loop worth sharing among threads
+constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
+constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
 // A loop to be: one region variable, or several that are walked as one.
 struct Axis {
@@ -27,7 +27,11 @@ class Scheduler {
 public:
     Scheduler(const Program& program, const Partition& partition, const Region& region, const StitchOptions& options,
               const Machine& machine)
-        : program_(program), partition_(partition), region_(region), options_(options), machine_(machine),
+        : program_(program),
+          partition_(partition),
+          region_(region),
+          options_(options),
+          machine_(machine),
           accesses_(buffer_accesses(program, partition, region)) {
         for (std::size_t v = 0; v < region.vars.size(); ++v) {
             axes_.push_back({region.vars[v].extent, region.vars[v].row});
@@ -42,8 +46,7 @@ public:
 
     Schedule run() {
         sort_axes();
-        while (collapse_one()) {
-        }
+        while (collapse_one()) {}
         const int vector = choose_vector();
         Schedule schedule = arrange(vector);
         choose_unrolls(schedule);
@@ -179,7 +182,8 @@ private:
                 return !access.store && !access.offset.depends_on(static_cast<VarId>(a)) &&
                        access.offset.coefficient_of(static_cast<VarId>(vector)) == Dim(1);
             });
-            if (shares && (best < 0 || estimate(axes_[a].extent) > estimate(axes_[static_cast<std::size_t>(best)].extent))) {
+            if (shares &&
+                (best < 0 || estimate(axes_[a].extent) > estimate(axes_[static_cast<std::size_t>(best)].extent))) {
                 best = static_cast<int>(a);
             }
         }
@@ -276,7 +280,7 @@ private:
             } else if (row && region_.has_reduce) {
                 loop.unroll = cost < 40 ? 4 : 2;
             } else {
-                loop.unroll = cost < 20 ? 4 : 2;
+                loop.unroll = cost < 20 ? 4 : 3;
             }
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
@@ -312,7 +316,8 @@ std::vector<RegionAccess> buffer_accesses(const Program& program, const Partitio
     std::vector<RegionAccess> accesses;
     for (const auto& [op, member] : region.members) {
         for (const Request& request : partition.accesses[static_cast<std::size_t>(op)].requests) {
-            if (region.members.contains(request.tensor.op) || is_scalar_constant(*program.graph, request.tensor)) continue;
+            if (region.members.contains(request.tensor.op) || is_scalar_constant(*program.graph, request.tensor))
+                continue;
             const Shape& shape = program.graph->type(request.tensor).shape;
             accesses.push_back({request.tensor, row_major_offset(shape, over_region(request.at, member)), false});
         }

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "bind.h"
-#include "gil.h"
 #include "bind_ndarray.h"
+#include "gil.h"
 #include "topstitch/executable.h"
 
 namespace py = pybind11;

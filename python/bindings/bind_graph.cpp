@@ -5,8 +5,8 @@
 #include <pybind11/stl.h>
 
 #include "bind.h"
-#include "gil.h"
 #include "bind_ndarray.h"
+#include "gil.h"
 #include "graph/apply.h"
 #include "graph/text.h"
 #include "topstitch/executable.h"
@@ -33,6 +33,14 @@ NamedAttributes attributes_from_python(const OpDef& def, const py::dict& given) 
                             : attribute_from_python(def, def.attributes[static_cast<std::size_t>(index)], value));
     }
     return attributes;
+}
+
+std::vector<Tensor> apply_in_graph(const Graph& graph, const std::string& op, const py::sequence& inputs,
+                                   const py::dict& attributes, const std::string& name) {
+    const OpDef& def = find_or_explain(op);
+    const LocationScope location;
+    const Inputs converted = inputs_from_python(def, inputs, &graph);
+    return apply(graph.data(), def, converted.tensors, attributes_from_python(def, attributes), name);
 }
 
 std::vector<Tensor> apply_from_python(const std::string& op, const py::sequence& inputs, const py::dict& attributes,
@@ -237,6 +245,9 @@ void bind_building(py::class_<Graph>& graph) {
             "The value of a variable, after the assignments that come before by control dependency.")
         .def("assign", &assign, py::arg("variable"), py::arg("value"), py::arg("name") = "",
              "The operation that gives a variable a new value when it is run.")
+        .def("apply", &apply_in_graph, py::arg("op"), py::arg("inputs"), py::arg("attributes") = py::dict(),
+             py::arg("name") = "",
+             "Create one operation by its name in the registry, also one without inputs; the list of its results.")
         .def("_push_control_dependencies", &Graph::push_control_dependencies)
         .def("_pop_control_dependencies", &Graph::pop_control_dependencies);
 }

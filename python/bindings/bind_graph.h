@@ -29,10 +29,11 @@ NDArray array_with_default_dtype(pybind11::handle object, const pybind11::object
 // Inputs of an operation as tensors of one graph. Arrays become constants; Python numbers and lists adapt to the dtype
 // of the tensors and arrays beside them.
 struct Inputs {
-    Graph graph;
+    Graph graph{std::shared_ptr<GraphData>()};
     std::vector<Tensor> tensors;
 };
-Inputs inputs_from_python(const OpDef& def, const pybind11::sequence& inputs);
+// `graph` when no input is a tensor; without it that is an error.
+Inputs inputs_from_python(const OpDef& def, const pybind11::sequence& inputs, const Graph* graph = nullptr);
 // One input that adapts to `dtype`.
 Tensor tensor_from_python(Graph& graph, pybind11::handle object, DType dtype, const char* what);
 

@@ -232,7 +232,9 @@ void bind_attributes(py::class_<NDArray>& cls) {
     cls.def_property_readonly(
         "strides", [](const NDArray& array) { return tuple_of(array.byte_strides()); },
         "Strides in bytes, as NumPy's.");
-    cls.def_property_readonly("dtype", &NDArray::dtype);
+    cls.def_property_readonly(
+        "dtype", [](const NDArray& array) { return numpy_dtype(array.dtype()); },
+        "The numpy.dtype, as NumPy and all that builds on it expect; equal to the topstitch one.");
     cls.def_property_readonly("ndim", &NDArray::rank);
     cls.def_property_readonly("size", &NDArray::size, "The number of elements.");
     cls.def_property_readonly("itemsize", [](const NDArray& array) { return size_of(array.dtype()); });

@@ -193,7 +193,8 @@ void bind_dtype(py::module_& m) {
     cls.def("__str__", [](const DTypeObject& self) { return std::string(name_of(self.value)); });
     cls.def("__eq__", [](const DTypeObject& self, py::handle other) { return equals(self.value, other); });
     cls.def("__ne__", [](const DTypeObject& self, py::handle other) { return !equals(self.value, other); });
-    cls.def("__hash__", [](const DTypeObject& self) { return py::hash(py::str(std::string(name_of(self.value)))); });
+    // NumPy's hash, as NumPy's dtypes compare equal to ours.
+    cls.def("__hash__", [](const DTypeObject& self) { return py::hash(numpy_dtype(self.value)); });
     // A pickle names the constant of the package, so that loading gives the same object.
     cls.def("__reduce__", [](const DTypeObject& self) { return attribute_name(self.value); });
     for (const DType dtype : all_dtypes()) {

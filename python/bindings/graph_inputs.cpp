@@ -37,6 +37,14 @@ const std::string& argument_name(const OpDef& def, std::size_t k) {
     return k < def.args.size() ? def.args[k].name : def.args.back().name;
 }
 
+// An empty one when there is none.
+Tensor first_tensor(const py::sequence& inputs) {
+    for (const py::handle input : inputs) {
+        if (py::isinstance<Tensor>(input)) return input.cast<Tensor>();
+    }
+    return {};
+}
+
 DType widest_default(DType a, DType b) {
     const auto order = [](DType dtype) {
         return dtype == DType::boolean ? 0 : dtype == DType::int32 ? 1 : dtype == DType::float32 ? 2 : 3;
@@ -68,21 +76,18 @@ Tensor tensor_from_python(Graph& graph, py::handle object, DType dtype, const ch
     return graph.constant(ndarray_from_python(object, std::nullopt, what));
 }
 
-Inputs inputs_from_python(const OpDef& def, const py::sequence& inputs) {
+Inputs inputs_from_python(const OpDef& def, const py::sequence& inputs, const Graph* graph) {
     const std::size_t count = inputs.size();
     const std::string what = "[" + def.name + "]";
     Inputs result;
-    bool has_tensor = false;
-    for (const py::handle input : inputs) {
-        if (!py::isinstance<Tensor>(input)) continue;
-        result.graph = input.cast<const Tensor&>().graph();
-        has_tensor = true;
-        break;
-    }
-    if (!has_tensor) {
+    if (graph != nullptr) {
+        result.graph = *graph;
+    } else if (const Tensor tensor = first_tensor(inputs)) {
+        result.graph = tensor.graph();
+    } else {
         throw TypeError(concat(what, " none of the ", count,
-                               " inputs is a Tensor, so the graph is not known; make one of them "
-                               "a tensor with Graph.constant or Graph.placeholder"));
+                               " inputs is a Tensor, so the graph is not known; make one of them a tensor with "
+                               "Graph.constant or Graph.placeholder, or use Graph.apply"));
     }
 
     // Arrays first: with the tensors they decide what the plain values become.

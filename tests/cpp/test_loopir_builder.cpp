@@ -356,6 +356,64 @@ TEST_CASE("builder: indices") {
     CHECK(b.type(b.index_value(o.i)) == i64);
 }
 
+TEST_CASE("builder: comparisons of positions that hold for the whole loop") {
+    Builder b;
+    const Dim n = Dim::symbol("n");
+    const Index i = b.begin_loop("i", n);
+    const Index j = b.begin_loop("j", 8);
+    const ValueId yes = b.constant_int(1, boolean);
+    const ValueId no = b.constant_int(0, boolean);
+    const auto position = [&](const Index& index) { return b.index_value(index); };
+    const auto compare = [&](ScalarOp op, const Index& x, const Index& y) {
+        return b.op(op, position(x), position(y));
+    };
+    const auto unknown = [&](ValueId value) { return value != yes && value != no; };
+    CHECK(compare(ScalarOp::le, 0, i) == yes);
+    CHECK(compare(ScalarOp::lt, i, n) == yes);
+    CHECK(compare(ScalarOp::le, i, n - 1) == yes);
+    CHECK(compare(ScalarOp::lt, n, i) == no);
+    CHECK(compare(ScalarOp::lt, i, 0) == no);
+    CHECK(compare(ScalarOp::lt, j, 8) == yes);
+    CHECK(compare(ScalarOp::eq, j, 8) == no);
+    CHECK(compare(ScalarOp::ne, 8, j) == yes);
+    CHECK(compare(ScalarOp::le, i * 8 + j, n * 8 - 1) == yes);
+    CHECK(compare(ScalarOp::lt, floor_div(j, 3), 3) == yes);
+    CHECK(unknown(compare(ScalarOp::lt, i, n - 1)));
+    CHECK(unknown(compare(ScalarOp::le, 1, i)));
+    CHECK(unknown(compare(ScalarOp::lt, j, 7)));
+    CHECK(unknown(compare(ScalarOp::eq, j, 7)));
+    CHECK(unknown(compare(ScalarOp::eq, i, j)));
+    // A size may be 0 when the kernel runs, although Dim takes it to be at least 1.
+    CHECK(unknown(compare(ScalarOp::lt, 0, n)));
+    CHECK(compare(ScalarOp::le, 0, n) == yes);
+    CHECK(unknown(b.op(ScalarOp::lt, position(i), b.constant_int(std::numeric_limits<std::int64_t>::max(), i64))));
+    // Clamped positions.
+    CHECK(b.op(ScalarOp::max, position(j), position(0)) == position(j));
+    CHECK(b.op(ScalarOp::min, position(n - 1), position(i)) == position(i));
+    CHECK(b.op(ScalarOp::min, position(j - 1), position(0)) != position(j - 1));
+}
+
+TEST_CASE("builder: casts in two steps") {
+    Opaque o;
+    Builder& b = o.b;
+    const auto twice = [&](ValueId value, DType through, DType to) { return b.cast(b.cast(value, through), to); };
+    CHECK(twice(o.byte, i32, i64) == b.cast(o.byte, i64));
+    CHECK(twice(o.byte, i32, f32) == b.cast(o.byte, f32));
+    CHECK(twice(o.k, i64, DType::int8) == b.cast(o.k, DType::int8));
+    CHECK(twice(o.k, DType::uint16, DType::int8) == b.cast(o.k, DType::int8));
+    CHECK(twice(o.x, DType::float64, i32) == b.cast(o.x, i32));
+    CHECK(twice(o.p, i32, f32) == b.cast(o.p, f32));
+    CHECK(twice(o.k, i64, boolean) == b.cast(o.k, boolean));
+    // 300 becomes 127 by way of a float, and 44 directly.
+    CHECK(twice(o.k, DType::float64, DType::int8) != b.cast(o.k, DType::int8));
+    CHECK(twice(o.k, DType::int8, i64) != b.cast(o.k, i64));
+    CHECK(twice(o.k, f32, DType::float64) != b.cast(o.k, DType::float64));
+    CHECK(twice(o.byte, DType::uint8, i32) != b.cast(o.byte, i32));
+    CHECK(twice(o.byte, DType::uint8, f32) != b.cast(o.byte, f32));
+    CHECK(twice(o.k, DType::int8, boolean) != b.cast(o.k, boolean));
+    CHECK(twice(o.d, f32, i32) != b.cast(o.d, i32));
+}
+
 TEST_CASE("builder: what is not used is left out") {
     Builder b;
     const int x = input(b, "x", 8);

@@ -31,14 +31,17 @@ void check_everywhere(const Graph& graph, const Feeds& feeds, const Tensor& targ
             options.interpret = interpret;
             const NDArray result = run(graph, feeds, {target}, {}, options).at(0);
             double worst = 0;
-            for (std::int64_t k = 0; k < result.size(); ++k) worst = std::max(worst, std::abs(result.at(k) - expected(k)));
+            for (std::int64_t k = 0; k < result.size(); ++k)
+                worst = std::max(worst, std::abs(result.at(k) - expected(k)));
             INFO("stitch ", stitch, ", interpret ", interpret);
             CHECK(worst <= tolerance);
         }
     }
 }
 
-double gelu_of(double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }
+double gelu_of(double x) {
+    return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+}
 
 }  // namespace
 

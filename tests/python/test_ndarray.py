@@ -82,7 +82,8 @@ def test_numpy_round_trip_shares_memory(a):
     assert nd.size == a.size
     assert nd.nbytes == a.size * a.itemsize
     assert nd.itemsize == a.itemsize
-    assert nd.dtype == a.dtype
+    assert nd.dtype is a.dtype or nd.dtype == a.dtype
+    assert isinstance(nd.dtype, np.dtype)
     assert nd.readonly == (not a.flags.writeable)
     out = np.asarray(nd)
     assert out.dtype == a.dtype
@@ -403,7 +404,7 @@ def test_torch():
         t = torch.arange(6).to(getattr(torch, dtype)).reshape(2, 3)
         nd = ts.NDArray(t.T)
         assert nd.dtype == dtype
-        assert nd.dtype == getattr(torch, dtype)
+        assert ts.DType.of(getattr(torch, dtype)) == nd.dtype
         assert nd.shape == (3, 2)
         assert nd.tolist() == t.T.tolist()
         back = torch.from_dlpack(nd)
@@ -707,7 +708,7 @@ def test_operators_are_numpys():
         "x > y", "x >= y", "-x", "+x", "abs(x)", "divmod(x, y)[1]", "x + 1", "1 - x", "2 * x", "1 / x", "2 ** x", "7 % x", "7 // x",
         "divmod(9, x)[0]", "np.add(x, y)", "np.exp(x)", "x.mean()", "x.sum(axis=0)", "x.max()", "np.mean(x)", "np.sum(x, axis=1)", "x.argmax()",
         "np.where(x > 0, x, y)", "np.concatenate([x, y[None]])", "np.stack([x, x])", "x.std()", "x.flatten()", "x.clip(0, 1)", "np.reshape(x, (4, 1))",
-        "np.transpose(x)", "np.max(x)", "np.allclose(x, x + 1e-9)", "np.linalg.norm(x)", "sum(x)", "x.T @ x", "[1, 2] + x", "x.round()",
+        "np.transpose(x)", "np.zeros_like(x)", "np.result_type(x, y).type(3)", "np.broadcast_to(x, (2, 2, 2))", "np.finfo(x.dtype).eps", "np.max(x)", "np.allclose(x, x + 1e-9)", "np.linalg.norm(x)", "sum(x)", "x.T @ x", "[1, 2] + x", "x.round()",
     ):  # fmt: skip
         expected = eval(expression, {"x": a, "y": b, "np": np})
         for names in ({"x": na, "y": nb}, {"x": na, "y": b}, {"x": a, "y": nb}):
@@ -870,7 +871,9 @@ def test_dtypes(name):
     assert dtype.numpy == np.dtype(NUMPY_DTYPES[name])
     assert np.dtype(dtype) == np.dtype(NUMPY_DTYPES[name])
     assert np.zeros(2, dtype=dtype).dtype == dtype
-    assert hash(dtype) == hash(name)
+    assert hash(dtype) == hash(np.dtype(NUMPY_DTYPES[name]))
+    assert {dtype: 1}[np.dtype(NUMPY_DTYPES[name])] == 1
+    assert np.dtype(NUMPY_DTYPES[name]) == dtype
     assert pickle.loads(pickle.dumps(dtype)) is dtype
     assert copy.deepcopy(dtype) is dtype
     kinds = (dtype.is_floating, dtype.is_integer, dtype.is_complex)

@@ -18,10 +18,12 @@ namespace topstitch {
 enum class AttributeKind : std::uint8_t { none, boolean, integer, real, string, dtype, integers, shape, array };
 
 // Alternatives in the order of AttributeKind; `none` is an optional attribute that was left out.
-using Attribute = std::variant<std::monostate, bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>,
-                               Shape, NDArray>;
+using Attribute = std::variant<std::monostate, bool, std::int64_t, double, std::string, DType,
+                               std::vector<std::int64_t>, Shape, NDArray>;
 
-inline AttributeKind kind_of(const Attribute& value) { return static_cast<AttributeKind>(value.index()); }
+inline AttributeKind kind_of(const Attribute& value) {
+    return static_cast<AttributeKind>(value.index());
+}
 
 // Equal kind and value; reals and arrays by their bits (so NaN equals itself, and 0.0 differs from -0.0).
 TOPSTITCH_API bool equal(const Attribute& a, const Attribute& b);

@@ -38,12 +38,12 @@ TOPSTITCH_API std::size_t size_of(DType dtype);
 TOPSTITCH_API std::string_view name_of(DType dtype);
 TOPSTITCH_API std::optional<DType> dtype_from_name(std::string_view name);
 
-TOPSTITCH_API bool is_floating(DType dtype);         // float16, bfloat16, float32, float64
-TOPSTITCH_API bool is_integer(DType dtype);          // signed or unsigned, not bool
+TOPSTITCH_API bool is_floating(DType dtype);  // float16, bfloat16, float32, float64
+TOPSTITCH_API bool is_integer(DType dtype);   // signed or unsigned, not bool
 TOPSTITCH_API bool is_signed_integer(DType dtype);
 TOPSTITCH_API bool is_unsigned_integer(DType dtype);
 TOPSTITCH_API bool is_complex(DType dtype);
-TOPSTITCH_API bool is_half(DType dtype);             // float16, bfloat16: stored in 16 bits, computed in float32
+TOPSTITCH_API bool is_half(DType dtype);  // float16, bfloat16: stored in 16 bits, computed in float32
 
 // The type in which values of `dtype` are computed: float32 for the 16-bit floats and complex64, else itself.
 TOPSTITCH_API DType compute_type(DType dtype);

@@ -19,8 +19,8 @@ struct ShapedType {
 };
 
 struct CompileOptions {
-    bool stitch = true;  // false: one kernel for each operation, for comparison and for debugging
-    int threads = 0;     // at most this many; 0: the setting TOPSTITCH_NUM_THREADS
+    bool stitch = true;      // false: one kernel for each operation, for comparison and for debugging
+    int threads = 0;         // at most this many; 0: the setting TOPSTITCH_NUM_THREADS
     bool interpret = false;  // run the kernels in the slow loop IR interpreter, the reference for compiled code
 };
 
@@ -34,15 +34,15 @@ struct Report {
         std::vector<std::string> in_place;  // variables updated in place
         std::int64_t bytes_read = 0;
         std::int64_t bytes_written = 0;
-        std::int64_t bytes_saved = 0;       // memory traffic that running operation by operation would have had more
+        std::int64_t bytes_saved = 0;  // memory traffic that running operation by operation would have had more
     };
     std::vector<Region> regions;
-    std::vector<std::string> kept_apart;    // each with its reason
+    std::vector<std::string> kept_apart;  // each with its reason
     std::int64_t arena_bytes = 0;
     int kernels = 0;
-    int kernels_compiled = 0;               // not found in the kernel cache
+    int kernels_compiled = 0;  // not found in the kernel cache
     double compile_milliseconds = 0;
-    double stitch_milliseconds = 0;         // of which passes, stitching and planning
+    double stitch_milliseconds = 0;  // of which passes, stitching and planning
     TOPSTITCH_API std::string str() const;
 };
 
@@ -60,8 +60,8 @@ public:
     std::vector<Tensor> targets() const;  // the order of its results
     Graph graph() const;
 
-    // Runs on arrays (any strides) in the order of feeds(). With `results`, writes into those contiguous arrays instead of new
-    // ones. Nothing is changed when it throws.
+    // Runs on arrays (any strides) in the order of feeds(). With `results`, writes into those contiguous arrays instead
+    // of new ones. Nothing is changed when it throws.
     std::vector<NDArray> run(std::span<const NDArray> inputs, std::span<const NDArray> results = {}) const;
 
     // Of the most recent variant (pattern of shapes). `source` is "loopir", "llvm" or "asm".
@@ -85,7 +85,8 @@ TOPSTITCH_API Executable compile(const Graph& graph, const FeedTypes& feeds, con
 
 // Compiles when this combination of feeds, targets and operations is new to the graph, and runs.
 TOPSTITCH_API std::vector<NDArray> run(const Graph& graph, const Feeds& feeds, const std::vector<Tensor>& targets,
-                                       const std::vector<Operation>& operations = {}, const CompileOptions& options = {});
+                                       const std::vector<Operation>& operations = {},
+                                       const CompileOptions& options = {});
 
 // The executable that run() uses for these feeds, targets and operations.
 TOPSTITCH_API Executable find_executable(const Graph& graph, const std::vector<Tensor>& feeds,

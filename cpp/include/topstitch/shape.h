@@ -30,9 +30,9 @@ public:
     int rank() const;  // requires has_rank()
     const Dim& operator[](int axis) const { return dims_[static_cast<std::size_t>(axis)]; }
     const std::vector<Dim>& dims() const { return dims_; }
-    bool is_known() const;                // ranked, and every dim a number
-    Dim num_elements() const;             // unknown when unranked
-    std::optional<Sizes> sizes() const;   // when is_known()
+    bool is_known() const;               // ranked, and every dim a number
+    Dim num_elements() const;            // unknown when unranked
+    std::optional<Sizes> sizes() const;  // when is_known()
 
     std::string str() const;  // "(64, batch, ?)", "(?...)" when unranked
 
