@@ -4,7 +4,7 @@ topstitch_test(test_math
   LINK topstitch_core topstitch_loopir)
 
 # Not built by default: cmake --build <folder> --target math_accuracy
-if(TARGET topstitch_cpu)
+if(TARGET topstitch_cpu AND EXISTS ${CMAKE_SOURCE_DIR}/bench/accuracy.cpp)
   add_executable(math_accuracy EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/accuracy.cpp test_math_support.cpp)
   target_include_directories(math_accuracy PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(math_accuracy PRIVATE topstitch_options topstitch_cpu topstitch_loopir topstitch_core
