@@ -166,7 +166,7 @@ private:
 using GradientRule = std::function<std::vector<Tensor>(GradientContext&)>;
 struct NotDifferentiable {
     std::string reason;
-};                        // "... because <reason>"
+};  // "... because <reason>"
 struct FromExpansion {};  // composites: differentiate the expansion
 // No default on purpose: every operation states one.
 using Gradient = std::variant<GradientRule, NotDifferentiable, FromExpansion>;

@@ -25,13 +25,24 @@ public:
         if (version != 1) reader_.fail(concat("format ", version, " is not known; this version of topstitch reads 1"));
         end_line();
         while (!reader_.at_end()) {
-            operation();
+            located_operation();
             end_line();
         }
         return Graph(graph_);
     }
 
 private:
+    // Errors of dim arithmetic (a size past 63 bits) know no place in the text.
+    void located_operation() {
+        const TextReader::Place start = reader_.place();
+        try {
+            operation();
+        } catch (const UserError& error) {
+            if (std::string_view(error.what()).starts_with("graph text, line ")) throw;
+            TextReader::fail_at(start, error.what());
+        }
+    }
+
     void end_line() {
         reader_.skip_blanks();
         if (!reader_.at_line_end()) {

@@ -244,7 +244,9 @@ ValueId Builder::index_value(const Index& index) {
 ValueId Builder::load(int buffer, const Index& index, ValueId guard) {
     const BufferParam& source = this->buffer(buffer);
     const std::optional<ValueId> condition = resolve_guard(guard);
-    if (!condition) return constant(0.0, compute_type(source.dtype));
+    // Nothing reads an empty buffer, but a load that does not depend on the empty loop would be moved out of it.
+    const bool empty = source.role == BufferParam::Role::input && source.size == Dim(0);
+    if (!condition || empty) return constant(0.0, compute_type(source.dtype));
     Instr instr;
     instr.op = ScalarOp::load;
     instr.type = compute_type(source.dtype);

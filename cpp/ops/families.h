@@ -22,7 +22,8 @@ std::vector<OpDef> composite_reduction_ops();  // reduction_composite.cpp: mean,
 std::vector<OpDef> movement_ops();             // movement.cpp: reshape, transpose, squeeze, reverse, ...
 std::vector<OpDef> like_ops();                 // like.cpp: broadcast_to, and shapes taken from other tensors
 std::vector<OpDef> slicing_ops();              // slicing.cpp: slice, slice_update
-std::vector<OpDef> joining_ops();              // slicing_join.cpp: concat, stack, split, tile
+std::vector<OpDef> joining_ops();              // slicing_join.cpp: concat, stack, interleave
+std::vector<OpDef> splitting_ops();            // slicing_split.cpp: split, tile
 std::vector<OpDef> padding_ops();              // padding.cpp: pad
 std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one_hot, gather_along_axis, band_part
 std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax

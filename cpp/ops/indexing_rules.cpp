@@ -19,11 +19,6 @@ std::vector<Dim> prefix_products(const Shape& shape) {
     return products;
 }
 
-bool has_zero(const Shape& shape) {
-    return std::any_of(shape.dims().begin(), shape.dims().end(),
-                       [](const Dim& dim) { return dim.is_known() && dim.value() == 0; });
-}
-
 // A range of axes of the two shapes that holds the same number of elements in both.
 struct AxisGroup {
     int from_begin = 0, from_end = 0;
@@ -72,13 +67,17 @@ Dim clamped(const Dim& extent, std::int64_t position) {
 
 }  // namespace
 
+bool surely_empty(const Shape& shape) {
+    const Dim count = shape.num_elements();
+    return count.is_known() && count.value() == 0;
+}
+
 Indices reshaped_index(const Shape& from, const Shape& to, const Indices& at) {
     Indices index(static_cast<std::size_t>(from.rank()), Index(0));
-    if (has_zero(from) || has_zero(to)) return index;  // there is no element
     for (const AxisGroup& group : axis_groups(from, to)) {
         Index flat = 0;
         for (int axis = group.to_begin; axis < group.to_end; ++axis) {
-            flat = flat * to[axis] + at[static_cast<std::size_t>(axis)];
+            if (!(to[axis] == Dim(1))) flat = flat * to[axis] + at[static_cast<std::size_t>(axis)];
         }
         for (int axis = group.from_end - 1; axis > group.from_begin; --axis) {
             index[static_cast<std::size_t>(axis)] = mod(flat, from[axis]);

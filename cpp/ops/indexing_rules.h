@@ -8,7 +8,10 @@
 
 namespace topstitch::ops {
 
-// The index into `from` of the element that lies at `at` in `to`, both row-major views of the same elements.
+// True when the shape is certain to have no elements: bodies then give a constant, since their index has no meaning.
+bool surely_empty(const Shape& shape);
+// The index into `from` of the element that lies at `at` in `to`, both row-major views of the same elements, of which
+// there is one at least.
 Indices reshaped_index(const Shape& from, const Shape& to, const Indices& at);
 
 // 0 <= index < extent.
@@ -34,5 +37,8 @@ struct SlicePosition {
     loopir::ValueId taken = loopir::no_value;
 };
 SlicePosition position_in_slice(loopir::Builder& b, const SliceRange& range, const Index& at);
+
+// The operation axis_window: `length` elements from `offset` on, which may be symbolic.
+Tensor axis_window(const Tensor& x, int axis, const Dim& offset, const Dim& length);
 
 }  // namespace topstitch::ops

@@ -28,6 +28,7 @@ OpDef movement_op(std::string name, std::string doc) {
 // The same elements in another shape: the body, and the gradient that takes the way back.
 void reshapes(OpDef& def) {
     def.body = ElementBody{[](ElementContext& c, const Indices& at) {
+        if (surely_empty(c.op.out_shape())) return c.constant_int(0, c.op.output().dtype);
         return c.operand(0, reshaped_index(c.op.in_shape(0), c.op.out_shape(), at));
     }};
     def.gradient =
@@ -220,8 +221,8 @@ Shape permuted(const Shape& shape, const std::vector<int>& permutation) {
 OpDef transpose() {
     OpDef def =
         movement_op("transpose",
-                    "The input with its axes permuted: axis k of the result is axis axes[k] of the input. Without "
-                    "axes their order is reversed.");
+                    "The input with its axes permuted: axis k of the result is axis permutation[k] of the input. "
+                    "Without a permutation their order is reversed.");
     def.attributes = {optional_attr("permutation", AttributeKind::integers, Attribute(),
                                     "a permutation of the axes; negative ones count from the end, none reverses")};
     def.infer = [](const OpView& v) {
@@ -332,11 +333,11 @@ OpDef roll() {
     };
     def.body = ElementBody{[](ElementContext& c, const Indices& at) {
         const Shape& shape = c.op.in_shape(0);
+        if (surely_empty(shape)) return c.constant_int(0, c.op.output().dtype);
         const std::vector<int> axes = normalized_axes(c.op, "axes", shape.rank());
         Indices index = at;
         for (std::size_t k = 0; k < axes.size(); ++k) {
             const Dim& extent = shape[axes[k]];
-            if (extent.is_known() && extent.value() == 0) continue;  // there is no element
             Index& along = index[static_cast<std::size_t>(axes[k])];
             along = mod(along + Index(mod(Dim(0) - Dim(c.op.integers("shifts")[k]), extent)), extent);
         }

@@ -188,13 +188,13 @@ OpDef pad() {
         const Axes& left = c.op.integers("left");
         const Axes& right = c.op.integers("right");
         const Mode mode = mode_of(c.op);
+        if (mode != Mode::constant && surely_empty(shape)) return c.constant_int(0, c.op.output().dtype);
         Indices index = at;
         ValueId inside = loopir::no_value;
         ValueId negated = loopir::no_value;
         for (std::size_t axis = 0; axis < left.size(); ++axis) {
             if (left[axis] == 0 && right[axis] == 0) continue;
             const Dim& extent = shape[static_cast<int>(axis)];
-            if (is_zero(extent) && mode != Mode::constant) continue;  // there is no element
             index[axis] = at[axis] - Index(left[axis]);
             if (mode == Mode::constant) {
                 inside = both(c.b, inside, within(c.b, index[axis], extent));
@@ -338,6 +338,7 @@ OpDef pad_gradient() {
             blocks_of(mode_of(v), v.out_shape()[axis_of(v)], v.integer("left"), v.integer("right")).count};
     };
     body.element = [axis_of](ElementContext& c, const Indices& at, const Indices& domain) {
+        if (surely_empty(c.op.out_shape())) return c.constant_int(0, c.op.output().dtype);
         const int axis = axis_of(c.op);
         const Dim& extent = c.op.out_shape()[axis];
         const Dim& padded = c.op.in_shape(0)[axis];

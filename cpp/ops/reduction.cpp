@@ -280,6 +280,7 @@ OpDef position(const std::string& name, Combiner combiner) {
     };
     body.element = [axis_of](ElementContext& c, const Indices& at, const Indices& reduce) {
         const Shape& shape = c.op.in_shape(0);
+        if (surely_empty(shape)) return c.constant_int(0, c.op.input(0).dtype);
         if (!c.op.has("axis")) return c.operand(0, reshaped_index(shape, Shape({shape.num_elements()}), reduce));
         const int axis = axis_of(c.op);
         Indices index = at;

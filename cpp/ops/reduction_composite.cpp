@@ -4,6 +4,7 @@
 
 #include "ops/expr.h"
 #include "ops/families.h"
+#include "ops/indexing_rules.h"
 #include "ops/reduction_rules.h"
 
 namespace topstitch::ops {
@@ -145,11 +146,6 @@ Tensor without_kept_axes(const OpView& view, const Tensor& kept) {
     return view.flag("keepdims") ? kept : apply("squeeze", {kept}, {{"axes", view.attribute("axes")}});
 }
 
-bool surely_empty(const std::vector<Dim>& dims) {
-    const Dim count = Shape(dims).num_elements();
-    return count.is_known() && count.value() == 0;
-}
-
 OpDef logsumexp() {
     OpDef def = reduction_op("logsumexp",
                              "log(sum(exp(x))) over axes, with the maximum taken out of the sum, so that nothing "
@@ -162,7 +158,7 @@ OpDef logsumexp() {
     def.body = CompositeBody{[](CompositeContext& c) {
         const Tensor x = widened(c.input(0));
         Tensor result;
-        if (surely_empty(reduced_dims(c.op))) {
+        if (surely_empty(Shape(reduced_dims(c.op)))) {
             result = log(reduce("sum", c.op, x, true));
         } else {
             const Tensor largest = stop_gradient(reduce("max", c.op, x, true));

@@ -32,6 +32,7 @@ std::vector<OpDef> collect() {
     add(ops::like_ops());
     add(ops::slicing_ops());
     add(ops::joining_ops());
+    add(ops::splitting_ops());
     add(ops::padding_ops());
     add(ops::indexing_ops());
     add(ops::contraction_ops());

@@ -1,4 +1,5 @@
 # Tests of the CPU back end: generated code against the interpreter, the cache, and the thread pool.
+# Linked with the object libraries, so that hidden symbols are reachable.
 if(TARGET topstitch_cpu)
   topstitch_test(test_cpu
     SOURCES

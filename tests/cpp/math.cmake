@@ -1,4 +1,5 @@
 # Tests of the math expansions (cpp/loopir/math_*), and the tool that measures their accuracy for docs/accuracy.md.
+# Linked with the object libraries, so that hidden symbols are reachable.
 topstitch_test(test_math
   SOURCES test_math_support.cpp test_math_accuracy.cpp test_math_special.cpp test_math_expand.cpp
   LINK topstitch_core topstitch_loopir)

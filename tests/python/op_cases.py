@@ -373,6 +373,7 @@ CASES: dict[str, list[Case]] = {
     "concat": [Case(lambda *x: np.concatenate(x, 1), ((3, 2), (3, 5), (3, 1)), attrs={"axis": 1}, dtypes=(*NUMBERS, "bool", "complex64"))],
     "split": [Case(lambda x: tuple(np.split(x, 3, 1)), ((4, 6),), attrs={"num_splits": 3, "axis": 1}),
               Case(lambda x: tuple(np.split(x, (2, 3), 0)), ((6, 2),), attrs={"sizes": (2, 1, 3)})],
+    "interleave": [Case(lambda a, b: np.stack((a, b), -1).reshape(3, 10), ((3, 5), (3, 5)), attrs={"axis": 1}, dtypes=NUMBERS)],
     "stack": [Case(lambda *x: np.stack(x, 1), ((3, 5), (3, 5), (3, 5)), attrs={"axis": 1}, dtypes=NUMBERS)],
     "tile": [Case(lambda x: np.tile(x, (2, 3)), attrs={"multiples": (2, 3)}, dtypes=NUMBERS)],
     "pad": [Case(lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5), attrs={"left": (1, 0), "right": (2, 3), "value": 1.5}),

@@ -33,7 +33,7 @@ def build(
         graph.placeholder(shape, dtype=array.dtype.name) for shape, array in zip(shapes, arrays, strict=True)
     ]
     function = getattr(ts, op)
-    variadic = op in ("concat", "stack")
+    variadic = op in ("concat", "stack", "interleave")
     outputs = function(placeholders, **attrs) if variadic else function(*placeholders, **attrs)
     return placeholders, outputs if isinstance(outputs, list) else [outputs]
 
