@@ -1,5 +1,5 @@
 // Graphs as text: one line for each operation, in creation order, that parse.cpp reads back.
-//
+// The form, by an example (more in parse.cpp):
 //     topstitch graph 1
 //     %0 = placeholder(shape=(?, 784), dtype=float32) "x" : float32(?, 784)
 //     %1 = sum(%0, axes=[-1], keepdims=false) : float32(?,)
