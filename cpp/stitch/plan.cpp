@@ -228,14 +228,16 @@ private:
     }
 
     void report_refusals() {
+        std::set<std::pair<OpId, int>> told;  // once for each tensor and region that reads it
         for (const Refusal& refusal : partition_.refusals) {
             const int a = partition_.region_of[static_cast<std::size_t>(refusal.producer)];
             const int b = partition_.region_of[static_cast<std::size_t>(refusal.consumer)];
-            if (a == b) continue;  // another edge joined them
-            plan_.refusals.push_back(
-                concat("kept apart: ", describe(refusal.producer), " [",
-                       plan_.regions[static_cast<std::size_t>(a)].name, "] and ", describe(refusal.consumer), " [",
-                       plan_.regions[static_cast<std::size_t>(b)].name, "], because ", refusal.reason));
+            if (a == b || !told.insert({refusal.producer, b}).second) continue;  // or another edge joined them
+            const auto place = [this](OpId op, int region) {
+                return concat(describe(op), " [", plan_.regions[static_cast<std::size_t>(region)].name, "]");
+            };
+            plan_.refusals.push_back(concat("kept apart: ", place(refusal.producer, a), " and ",
+                                            place(refusal.consumer, b), ", because ", refusal.reason));
         }
     }
 
