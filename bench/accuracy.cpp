@@ -41,6 +41,26 @@ public:
     std::size_t blocks() const { return (std::uint64_t{1} << (enumerated_ ? 32 : 26)) / every_ / block; }
     std::size_t count() const { return blocks() * block; }
 
+    void make(std::size_t index, std::vector<T>& x, std::vector<T>& y) const {
+        if (enumerated_) {
+            for (std::size_t i = 0; i < block; ++i) {
+                x[i] = std::bit_cast<T>(static_cast<BitsOf<T>>((index * block + i) * every_));
+            }
+            return;
+        }
+        std::mt19937_64 random(index);
+        for (std::size_t i = 0; i < block; ++i) {
+            if (index % 4 == 0) {  // all bit patterns alike
+                x[i] = std::bit_cast<T>(static_cast<BitsOf<T>>(random()));
+                y[i] = std::bit_cast<T>(static_cast<BitsOf<T>>(random()));
+            } else if (function_.binary()) {
+                make_pair(index, random, x[i], y[i]);
+            } else {
+                x[i] = make_one(index, random);
+            }
+        }
+    }
+
 private:
     static double uniform(std::mt19937_64& random) { return std::uniform_real_distribution<double>(-1, 1)(random); }
 

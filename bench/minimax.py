@@ -206,7 +206,7 @@ def fits() -> list[Fit]:
         power_fit("exp float64", mp.e, 14, 53, 4),
         power_fit("exp2 float32", mpf(2), 8, 24, 3),
         power_fit("exp2 float64", mpf(2), 14, 53, 3),
-        power_fit("exp10 float32", mpf(10), 8, 24, 3),
+        power_fit("exp10 float32", mpf(10), 9, 24, 4),
         power_fit("exp10 float64", mpf(10), 14, 53, 4),
         Fit(
             "exp2_moderate", lambda r: mpf(2) ** r, mpf("-0.501"), mpf("0.501"), 7, 53, lambda r: mpf(2) ** -r, (1,), 1

@@ -73,7 +73,8 @@ V atan_reduced_moderate(V t) {
 V asin(V x) {
     const auto [small, t, rest] = reduce_sine(x);
     const auto [high, low] = half_pi_of(x);
-    const V large = fma(t, -2, high) + fma(rest, -2, low);
+    // The low part of pi/2 joins the small term, so that only two roundings are as large as the result's.
+    const V large = fma(t + (rest - 0.5 * low), -2, high);
     return with_sign_of(select(small, t + rest, large), x);
 }
 

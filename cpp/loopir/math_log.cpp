@@ -8,7 +8,8 @@ namespace topstitch::loopir::math {
 namespace {
 
 // The base b of a logarithm: log_b(e) and log_b(2), each as a leading part and the rest.
-// two_high is short, so that k * two_high is exact; e_high has 32 bits in float64.
+// two_high is short, so that k * two_high is exact. e_high has 32 bits in float64; in float32 it is a power of two, so
+// that f * e_high is exact.
 struct Base {
     double e_high;
     double e_low;
@@ -17,8 +18,8 @@ struct Base {
 };
 
 constexpr Base natural_single{1, 0, 0x1.62e43p-1, 0};
-constexpr Base binary_single{0x1.715476p+0, 0x1.4ae0cp-26, 1, 0};
-constexpr Base decimal_single{0x1.bcb7b2p-2, -0x1.5b235ep-27, 0x1.344p-2, 0x1.3509f8p-18};
+constexpr Base binary_single{1, 0.4426950408889634, 1, 0};
+constexpr Base decimal_single{0.5, -0.06570551809674817, 0x1.344p-2, 0x1.3509f8p-18};
 constexpr Base natural_double{1, 0, 0x1.62e42fefa4p-1, -0x1.8432a1b0e2634p-43};
 constexpr Base binary_double{0x1.71547652p+0, 0x1.705fc2eefa2p-33, 1, 0};
 constexpr Base decimal_double{0x1.bcb7b152p-2, 0x1.b9438ca9aadd5p-36, 0x1.34413509f8p-2, -0x1.80433b83b532ap-44};
@@ -57,8 +58,9 @@ V decimal_tail(V f) {
 }
 
 V log_single(V k, V f, const Base& base, V tail) {
-    const V rest = base.e_high == 1 ? f * tail : fma(f, tail, base.e_low);
-    V result = base.e_high == 1 ? fma(f, rest, f) : fma(f, base.e_high, f * rest);
+    const V leading = base.e_high == 1 ? f : f * base.e_high;
+    const V rest = base.e_low == 0 ? f * tail : fma(f, tail, base.e_low);
+    V result = fma(f, rest, leading);
     if (base.two_low != 0) result = fma(k, base.two_low, result);
     return fma(k, base.two_high, result);
 }
