@@ -1,5 +1,5 @@
 // exp, exp2, exp10 and expm1.
-// b^x = 2^(2 m) b^r with m = round(x log2(b) / 2): two multiplications by 2^m round once, into the subnormals too.
+// b^x = 2^(2 m) b^r with m = round(x log2(b) / 2): two multiplications by 2^m round once, also into the subnormals.
 #include "loopir/math_functions.h"
 #include "loopir/math_support.h"
 
@@ -16,12 +16,39 @@ struct Reduction {
     double step_low;
 };
 
-V power(V x, const Reduction& reduction, std::initializer_list<double> coefficients) {
+constexpr Reduction binary_double{-1080, 1025, 0.5, 2, 0};
+
+// b^x = b^r first second.
+struct Reduced {
+    V r;
+    V first;
+    V second;
+};
+
+Reduced reduce(V x, const Reduction& reduction) {
     const V bounded = at_most(at_least(x, reduction.low), reduction.high);
-    const auto [m, scale] = round_scaled(bounded, reduction.inverse);
-    V r = fma(m, -reduction.step, bounded);
-    if (reduction.step_low != 0) r = fma(m, -reduction.step_low, r);
-    return polynomial(r, coefficients) * scale * scale;
+    const auto subtract = [&](V m, double share) {
+        const V r = fma(m, -reduction.step * share, bounded);
+        return reduction.step_low == 0 ? r : fma(m, -reduction.step_low * share, r);
+    };
+    if (x.emit->has_fma()) {
+        const auto [m, scale] = round_scaled(bounded, reduction.inverse);
+        return {subtract(m, 1), scale, scale};
+    }
+    // Without FMA Horner's rule rounds twice as often, which a smaller r makes up for: the step is halved, and 2^n is
+    // the product of two powers of two. Adding twice the bias leaves n + twice the bias in the low bits.
+    const bool single = is_single(x);
+    const double magic = single ? 0x1.8p23 + 2 * 127 : 0x1.8p52 + 2 * 1023;
+    const V sum = fma(bounded, 2 * reduction.inverse, magic);
+    const V bits = bits_of(sum);
+    const V half = bits >> 1;
+    const auto power_of_two = [&](V exponent) { return float_of(exponent << mantissa_bits(x)); };
+    return {subtract(sum - magic, 0.5), power_of_two(half), power_of_two(bits - half)};
+}
+
+V power(V x, const Reduction& reduction, std::initializer_list<double> coefficients) {
+    const auto [r, first, second] = reduce(x, reduction);
+    return polynomial(r, coefficients) * first * second;
 }
 
 // 2^r in float64 for |r| <= 1.
@@ -54,10 +81,9 @@ V exp2_moderate(V x) {
 }
 
 V exp2_wide(const Wide& x) {
-    const V bounded = at_most(at_least(x.high, -1080), 1025);
-    const auto [m, scale] = round_scaled(bounded, 0.5);
-    const V power = exp2_reduced(fma(m, -2, bounded));
-    return fma(power * 0x1.62e42fefa39efp-1, x.low, power) * scale * scale;
+    const auto [r, first, second] = reduce(x.high, binary_double);
+    const V power = exp2_reduced(r);
+    return fma(power * 0x1.62e42fefa39efp-1, x.low, power) * first * second;
 }
 
 V exp2(V x) {
@@ -66,9 +92,8 @@ V exp2(V x) {
             x, {-151, 129, 0.5, 2, 0},
             {1, 0.693147242, 0.240226686, 0.055503659, 0.00961684436, 0.00133417163, 0.00015645301, 1.49173366e-05});
     }
-    const V bounded = at_most(at_least(x, -1080), 1025);
-    const auto [m, scale] = round_scaled(bounded, 0.5);
-    return exp2_reduced(fma(m, -2, bounded)) * scale * scale;
+    const auto [r, first, second] = reduce(x, binary_double);
+    return exp2_reduced(r) * first * second;
 }
 
 V exp10(V x) {

@@ -58,9 +58,10 @@ V decimal_tail(V f) {
 }
 
 V log_single(V k, V f, const Base& base, V tail) {
-    const V leading = base.e_high == 1 ? f : f * base.e_high;
     const V rest = base.e_low == 0 ? f * tail : fma(f, tail, base.e_low);
-    V result = fma(f, rest, leading);
+    // In base 2, k + f is exact where the sum might cancel.
+    if (base.two_high == 1) return fma(f, rest, k + f);
+    V result = fma(f, rest, base.e_high == 1 ? f : f * base.e_high);
     if (base.two_low != 0) result = fma(k, base.two_low, result);
     return fma(k, base.two_high, result);
 }
