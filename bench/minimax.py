@@ -171,9 +171,22 @@ def erf_ratio(s: mpf) -> mpf:
     return mp.erf(mp.sqrt(s)) / mp.sqrt(s)
 
 
-def erf_large_fit(name: str, centre: str, high: str, terms: int, bits: int, refits: int, points: int) -> Fit:
+def erf_large_fit(name: str, centre: str, low: str, high: str, terms: int, bits: int) -> Fit:
+    """The fourth root of erfc(a) in v = a - centre, as good as 1 - root^4 = erf(a) needs it.
+
+    Better at the upper end, where 1 - root^4 has to round to 1.
+    """
     c = mpf(float.fromhex(centre))
-    return Fit(name, lambda v: mp.erf(v + c), 1 - c, mpf(high) - c, terms, bits, refits=refits, points=points)
+
+    def root(v: mpf) -> mpf:
+        return mp.root(mp.erfc(v + c), 4)
+
+    floor = 16 * root(mpf(high) - c) ** 3
+
+    def weight(v: mpf) -> mpf:
+        return max(4 * root(v) ** 3 / mp.erf(v + c), floor)
+
+    return Fit(name, root, mpf(low) - c, mpf(high) - c, terms, bits, weight, refits=terms)
 
 
 def erfc_fit(name: str, k: int, high: str, terms: int) -> Fit:
@@ -194,6 +207,7 @@ def fits() -> list[Fit]:
     asin, asin_weight = odd_rest(mp.asin)
     atan, atan_weight = odd_rest(mp.atan)
     tiny = mpf("1e-12")
+    small = mpf("0.95") ** 2
 
     def cos(s: mpf) -> mpf:
         return (mp.cos(mp.sqrt(s)) - 1) / s
@@ -241,10 +255,10 @@ def fits() -> list[Fit]:
         Fit("atan float64", atan, tiny, mpf("1.0001"), 21, 53, atan_weight),
         Fit("atan_reduced_moderate", atan, tiny, mpf("1.0001"), 10, 53, atan_weight),
         Fit("cbrt", mp.cbrt, mpf(1), mpf(8), 5, 24, relative(mp.cbrt), (), 0),
-        Fit("erf float32, small", lambda s: erf_ratio(s) - 1, tiny, mpf(1), 7, 24, relative(erf_ratio), refits=7),
+        Fit("erf float32, small", lambda s: erf_ratio(s) - 1, tiny, small, 6, 24, relative(erf_ratio), refits=6),
         Fit("erf float64, small", lambda s: erf_ratio(s) - 1, tiny, mpf(1), 12, 53, relative(erf_ratio)),
-        erf_large_fit("erf float32, large", "0x1.201f9ap+1", "3.925", 13, 24, 13, 0),
-        erf_large_fit("erf float64, large", "0x1.ap+1", "5.93", 36, 53, 4, 720),
+        erf_large_fit("erf float32, large", "0x1p+0", "0.95", "4.1", 8, 24),
+        erf_large_fit("erf float64, large", "0x1p+0", "1", "6", 20, 53),
         erfc_fit("erfc float32", 2, "10.2", 12),
         erfc_fit("erfc float64", 4, "27.4", 22),
     ]

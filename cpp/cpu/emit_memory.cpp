@@ -4,6 +4,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/emitter.h"
 
@@ -20,6 +21,8 @@ std::optional<std::int64_t> constant_stride(Value* stride) {
     if (constant == nullptr) return std::nullopt;
     return constant->getSExtValue();
 }
+
+constexpr unsigned streaming_bytes = 16;  // of one streaming store, and its alignment
 
 llvm::Align element_align(llvm::Type* type) {
     return llvm::Align(std::max(1u, type->getScalarSizeInBits() / 8));
@@ -208,7 +211,7 @@ Value* Emitter::streaming_allowed(const loopir::Store& store, AxisSet axes) {
     const int lanes = lanes_of(axes);
     const DType type = memory_dtype(store.buffer);
     const std::uint64_t bytes = static_cast<std::uint64_t>(lanes) * size_of(type);
-    if (bytes < 16 || store.guard != no_value || active_lanes(axes) != nullptr) return nullptr;
+    if (bytes < streaming_bytes || store.guard != no_value || active_lanes(axes) != nullptr) return nullptr;
     if (plan_.local(store.buffer) != nullptr) return nullptr;
     // All copies are aligned if the first is, when they follow each other.
     for (std::size_t i = 0; i < axes_.size(); ++i) {
@@ -216,7 +219,7 @@ Value* Emitter::streaming_allowed(const loopir::Store& store, AxisSet axes) {
     }
     const Place first = place(store.buffer, store.index, CopyId(axes_.size(), 0));
     if (first.varying != nullptr || constant_stride(first.stride) != 1) return nullptr;
-    Value* misplaced = ir_.CreateAnd(ir_.CreatePtrToInt(first.pointer, code_.i64()), bytes - 1);
+    Value* misplaced = ir_.CreateAnd(ir_.CreatePtrToInt(first.pointer, code_.i64()), streaming_bytes - 1);
     return ir_.CreateICmpEQ(misplaced, code_.number(0));
 }
 
@@ -233,12 +236,24 @@ void Emitter::store_copies(const loopir::Store& store, AxisSet axes, bool stream
         Value* value = scalar_.narrow(value_in(copies(store.value), id, lanes), memory_dtype(store.buffer));
         const Place at = place(store.buffer, store.index, id);
         if (!streaming) return store_lanes(store.buffer, at, value, condition, lanes);
-        const auto bytes = static_cast<std::uint64_t>(lanes) * size_of(memory_dtype(store.buffer));
-        llvm::StoreInst* instruction = ir_.CreateAlignedStore(value, at.pointer, llvm::Align(bytes));
+        store_streaming(at.pointer, value);
+    });
+}
+
+// In pieces of 16 bytes: allocators of other libraries align to no more.
+void Emitter::store_streaming(Value* pointer, Value* value) {
+    const auto* type = llvm::cast<llvm::FixedVectorType>(value->getType());
+    const unsigned step = streaming_bytes * 8 / type->getScalarSizeInBits();
+    for (unsigned lane = 0; lane < type->getNumElements(); lane += step) {
+        llvm::SmallVector<int, 16> lanes(step);
+        std::iota(lanes.begin(), lanes.end(), static_cast<int>(lane));
+        Value* piece = ir_.CreateShuffleVector(value, lanes);
+        Value* at = ir_.CreateConstInBoundsGEP1_64(type->getElementType(), pointer, lane);
+        llvm::StoreInst* instruction = ir_.CreateAlignedStore(piece, at, llvm::Align(streaming_bytes));
         instruction->setMetadata(
             llvm::LLVMContext::MD_nontemporal,
             llvm::MDNode::get(instruction->getContext(), llvm::ConstantAsMetadata::get(ir_.getInt32(1))));
-    });
+    }
 }
 
 void Emitter::store_lanes(int buffer, const Place& place, Value* value, Value* guard, int lanes) {

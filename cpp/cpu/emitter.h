@@ -120,6 +120,7 @@ private:
     void store_each(int buffer, const Place& place, llvm::Value* value, llvm::Value* guard, int lanes);
     void store_scalar(int buffer, llvm::Value* pointer, llvm::Value* value, llvm::Value* guard);
     void store_copies(const loopir::Store& store, AxisSet axes, bool streaming);
+    void store_streaming(llvm::Value* pointer, llvm::Value* value);
     llvm::Value* streaming_allowed(const loopir::Store& store, AxisSet axes);
     llvm::Value* lane_pointer(int buffer, const Place& place, int lane);
     bool masks_natively(int buffer) const;

@@ -1,5 +1,6 @@
 // erf and erfc.
-// erf is one polynomial below 1 and another one up to where it rounds to 1; erfc is exp(-x^2) times a smooth function.
+// erf is one polynomial for small arguments and 1 - the fourth power of another one for the others; erfc is exp(-x^2)
+// times a smooth function.
 #include "loopir/math_functions.h"
 #include "loopir/math_support.h"
 
@@ -7,12 +8,12 @@ namespace topstitch::loopir::math {
 
 namespace {
 
-// erf(a) = a + a p(a^2) for 0 <= a < 1.
+// erf(a) = a + a p(a^2) for 0 <= a < split(a).
 V erf_small(V a) {
     const V square = a * a;
     const V p = is_single(a)
-                    ? polynomial(square, {0.128379166, -0.37612626, 0.112835787, -0.0268533472, 0.0051871622,
-                                          -0.000799785252, 7.80689807e-05})
+                    ? polynomial(square, {0.128379136, -0.376124084, 0.112809502, -0.0267362464, 0.00495017599,
+                                          -0.000577953062})
                     : polynomial(square, {0.12837916709551256, -0.37612638903183343, 0.11283791670936945,
                                           -0.02686617064195709, 0.0052239775967063262, -0.00085483254827660243,
                                           0.00012055280397643243, -1.4924462944241525e-05, 1.6444105038127336e-06,
@@ -20,25 +21,26 @@ V erf_small(V a) {
     return fma(a, p, a);
 }
 
-// erf(a) for 1 <= a: small absolute errors are enough there. At the upper bounds it is exactly 1.
+// erf(a) = 1 - p^4 for split(a) <= a: the fourth root of erfc takes half the terms of erf itself. It is a polynomial
+// about 1, where its errors count most. At the upper bounds erf is exactly 1.
 V erf_large(V a) {
-    if (is_single(a)) {
-        const V v = at_most(a, 3.91) - 0x1.201f9ap+1;
-        return polynomial(
-            v, {0.998544157, 0.00711166626, -0.0160074495, 0.0216464885, -0.0190315116, 0.0106617762, -0.00291447085,
-                -0.000704063044, 0.00101332995, -0.000330323412, -3.30819748e-05, 4.83248914e-05, -9.13053282e-06});
-    }
-    const V v = at_most(a, 5.9275) - 3.25;
-    return polynomial(
-        v, {0.99999569722053638,     2.9189025383583674e-05,  -9.4864332502766889e-05, 0.00019580971194835809,
-            -0.0002865693376439784,  0.00031379722548375097,  -0.00026352850494574734, 0.00016999141458858528,
-            -8.1647627882440769e-05, 2.5913846626009276e-05,  -2.3288720674482382e-06, -2.8642984067866778e-06,
-            1.904362540086049e-06,   -5.4823921323711517e-07, 3.4065849091859052e-09,  6.6399300468786693e-08,
-            -2.7366013586086375e-08, 3.1408067297957453e-09,  1.7242734081669458e-09,  -9.0232238070335146e-10,
-            1.3127532167469748e-10,  4.1004792164764724e-11,  -2.3904654777113329e-11, 3.374019937890429e-12,
-            1.0899898561413126e-12,  -5.5152112313512858e-13, 4.0423802776070419e-14,  3.1842664206632111e-14,
-            -8.0454817885392272e-15, -6.7574472362726493e-16, 4.779908259736604e-16,   -2.0520675841712127e-17,
-            -1.4117720257570561e-17, 1.5246249035124949e-18,  1.696092149787201e-19,   -2.5746426138337823e-20});
+    const V p =
+        is_single(a)
+            ? polynomial(at_most(a, 4.1) - 1, {0.629769504, -0.415485024, 0.00432924926, 0.0507299379, -0.00341528421,
+                                               -0.00602272758, 0.0017645054, -0.00014836184})
+            : polynomial(
+                  at_most(a, 6) - 1,
+                  {0.62976951390340985,     -0.41548532216164685,    0.0043157217276940819,   0.050890549405486603,
+                   -0.0040309792638539678,  -0.0049308312918828921,  0.00077680159951335566,  0.00029609598981769251,
+                   -7.3362105238865643e-05, -9.5655858946566964e-06, 3.7000260285323552e-06,  1.9771206683903896e-07,
+                   -9.3378606568840334e-08, -3.1642421025884617e-08, 1.2089976616361158e-08,  -6.9347815026582276e-10,
+                   -2.8882295883241672e-10, 6.6345708980550328e-11,  -5.8747145645100936e-12, 2.0176711094413537e-13});
+    const V square = p * p;
+    return fma(-square, square, 1);
+}
+
+double split(V a) {
+    return is_single(a) ? 0.95 : 1;
 }
 
 // (1 + 2 a) exp(a^2) erfc(a) is smooth in q = (a - K) / (a + K).
@@ -83,7 +85,7 @@ V erfc_double(V x) {
 
 V erf(V x) {
     const V a = abs(x);
-    return with_sign_of(select(a < 1, erf_small(a), erf_large(a)), x);
+    return with_sign_of(select(a < split(a), erf_small(a), erf_large(a)), x);
 }
 
 V erfc(V x) {

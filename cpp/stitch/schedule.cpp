@@ -280,7 +280,7 @@ private:
             } else if (row && region_.has_reduce) {
                 loop.unroll = cost < 40 ? 4 : 2;
             } else {
-                loop.unroll = cost < 20 ? 4 : 3;
+                loop.unroll = cost < 20 ? 4 : 2;
             }
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
