@@ -1,5 +1,7 @@
 // Loops: phases of vectors and copies first, then what is left over.
 // Every phase emits the body anew with its own axes; accumulators are carried through phi nodes.
+#include <llvm/IR/Intrinsics.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -36,6 +38,7 @@ std::optional<std::int64_t> number_of_steps(Value* begin, Value* end, int step) 
 void Emitter::emit(const loopir::Loop& loop) {
     const LoopShape& shape = plan_.shape(loop);
     Value* end = loop.parallel ? function_.getArg(4) : dim(loop.extent);
+    if (loop.limit) end = clamp(*loop.limit, end);
     Value* position = loop.parallel ? static_cast<Value*>(function_.getArg(3)) : code_.number(0);
 
     const auto run = [&](int lanes, int copies, bool whole) {
@@ -62,6 +65,13 @@ void Emitter::emit(const loopir::Loop& loop) {
         if (shape.copies > 1) run(shape.lanes, 1, true);
         run(1, 1, false);
     }
+}
+
+// The number of iterations below a limit: at most `extent`, and not negative.
+Value* Emitter::clamp(const loopir::Index& limit, Value* extent) {
+    Value* below = sum_of(lane_index(limit, CopyId(axes_.size(), 0)).base);
+    below = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, below, extent);
+    return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, below, code_.number(0));
 }
 
 bool Emitter::can_mask(const LoopShape& shape) const {

@@ -134,6 +134,7 @@ private:
     // --- emit_loops.cpp
     struct Phase;
     void emit(const loopir::Loop& loop);
+    llvm::Value* clamp(const loopir::Index& limit, llvm::Value* extent);
     bool can_mask(const LoopShape& shape) const;
     void emit_loop(const loopir::Loop& loop, const LoopShape& shape, const Phase& phase);
     void emit_phase(const loopir::Loop& loop, const LoopShape& shape, const Phase& phase);

@@ -44,6 +44,7 @@ struct LoopContents {
     std::vector<ValueId> values;
     std::vector<const loopir::Store*> stores;
     std::vector<int> locals_touched;
+    std::vector<const Index*> limits;  // of loops
 };
 
 void merge(LoopContents& into, const LoopContents& from) {
@@ -53,6 +54,7 @@ void merge(LoopContents& into, const LoopContents& from) {
     append(into.values, from.values);
     append(into.stores, from.stores);
     append(into.locals_touched, from.locals_touched);
+    append(into.limits, from.limits);
 }
 
 }  // namespace
@@ -107,6 +109,7 @@ private:
                 LoopContents inner = visit(loop.body.front());
                 open_.pop_back();
                 merge(contents, inner);
+                if (loop.limit) contents.limits.push_back(&*loop.limit);
                 contents_[&loop] = std::move(inner);
             }
         }
@@ -186,6 +189,9 @@ private:
     }
 
     bool can_run_together(const Loop& loop, const LoopContents& contents) const {
+        for (const Index* limit : contents.limits) {
+            if (limit->depends_on(loop.var)) return false;  // inner loops of different lengths
+        }
         for (const int buffer : contents.locals_touched) {
             if (private_to(loop, contents, buffer) && touched_outside(loop, buffer)) return false;
         }

@@ -331,11 +331,12 @@ const Accumulator& Builder::accumulator(int id) const {
 
 // --- Statements.
 
-Index Builder::begin_loop(const std::string& name, const Dim& extent) {
+Index Builder::begin_loop(const std::string& name, const Dim& extent, const std::optional<Index>& limit) {
     const auto var = static_cast<VarId>(kernel_.vars.size());
     kernel_.vars.push_back({name, extent});
     open_.emplace_back();
     open_.back().var = var;
+    if (limit && !(*limit == Index(extent))) open_.back().limit = limit;
     var_depths_.push_back(depth());
     return Index::var(var, extent);
 }
@@ -354,6 +355,7 @@ void Builder::end_loop() {
     Loop loop;
     loop.var = scope.var;
     loop.extent = kernel_.vars[static_cast<std::size_t>(scope.var)].extent;
+    loop.limit = std::move(scope.limit);
     loop.body.push_back(std::move(scope.block));
     open_.back().block.stmts.emplace_back(std::move(loop));
 }

@@ -45,7 +45,8 @@ public:
     int add_accumulator(Combiner combiner, DType type);
 
     // --- Statements, in the innermost open loop.
-    Index begin_loop(const std::string& name, const Dim& extent);  // the new variable
+    // The new variable. `limit`: see Loop.
+    Index begin_loop(const std::string& name, const Dim& extent, const std::optional<Index>& limit = std::nullopt);
     void end_loop();
     void init_acc(int accumulator);
     void accumulate(int accumulator, ValueId value, ValueId position = no_value, ValueId guard = no_value);
@@ -59,6 +60,7 @@ private:
     struct Scope {
         Block block;
         VarId var = -1;
+        std::optional<Index> limit;
         std::vector<ValueId> values;  // to forget when the scope closes
     };
     ValueId convert(ScalarOp op, ValueId operand, DType type, DType memory);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "loopir/evaluate.h"
 #include "loopir/print.h"
@@ -52,6 +53,7 @@ struct AccumulateStep {
 struct LoopStep {
     VarId var;
     std::int64_t extent;
+    std::optional<FlatIndex> limit;
     std::vector<Code> body;
 };
 using Step = std::variant<LetStep, StoreStep, InitStep, AccumulateStep, LoopStep>;
@@ -258,7 +260,8 @@ private:
         if (const auto* init = std::get_if<InitAcc>(&stmt)) return InitStep{init->accumulator};
         if (const auto* step = std::get_if<Accumulate>(&stmt)) return AccumulateStep{step};
         const Loop& loop = std::get<Loop>(stmt);
-        LoopStep step{loop.var, number(loop.extent), {}};
+        LoopStep step{loop.var, number(loop.extent), std::nullopt, {}};
+        if (loop.limit) step.limit = flatten(*loop.limit);
         step.body.push_back(prepare(loop.body.front()));
         return step;
     }
@@ -382,7 +385,8 @@ private:
 
     void run(const LoopStep& loop) {
         std::int64_t& var = vars_[static_cast<std::size_t>(loop.var)];
-        for (var = 0; var < loop.extent; ++var) run(loop.body.front());
+        const std::int64_t end = loop.limit ? std::min(loop.extent, evaluate(*loop.limit)) : loop.extent;
+        for (var = 0; var < end; ++var) run(loop.body.front());
     }
 
     const Kernel& kernel_;

@@ -118,6 +118,9 @@ struct Accumulate {
 struct Loop {
     VarId var;
     Dim extent;
+    // Iterations from this one on do not run either: an index over the variables of the loops around, of any value. It
+    // cuts tiles off at the edge.
+    std::optional<Index> limit = std::nullopt;
     // The schedule. One parallel loop at most, and it is the outermost statement of the kernel.
     bool parallel = false;
     bool vector = false;      // iterations run in lanes; one vector loop at most on each path from the root

@@ -149,6 +149,7 @@ private:
         std::string text = loop.parallel ? "parallel " : "";
         if (loop.vector) text += "vector ";
         text += concat("for ", var_name(loop.var), " in 0..", dim_text(loop.extent));
+        if (loop.limit) text += concat(" below ", index_text(*loop.limit));
         if (loop.unroll != 1) text += concat(" unroll ", loop.unroll);
         return text + ":";
     }

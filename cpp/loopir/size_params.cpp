@@ -34,6 +34,7 @@ public:
                 add(store->index);
             } else if (const auto* loop = std::get_if<Loop>(&stmt)) {
                 add(loop->extent);
+                if (loop->limit) add(*loop->limit);
                 for (const Block& body : loop->body) add(kernel, body);
             }
         }

@@ -225,6 +225,13 @@ private:
         require(loop.extent == kernel_.vars[var].extent, "the extent is ", loop.extent.str(),
                 ", but the variable's is ", kernel_.vars[var].extent.str());
         require(loop.unroll >= 1, "the loop is unrolled ", loop.unroll, " times, but must be at least once");
+        if (loop.limit) {
+            std::vector<ValueId> values;
+            loop.limit->collect_values(values);
+            require(values.empty(), "the limit depends on values");
+            require(!loop.parallel, "a parallel loop has a limit");
+            use(*loop.limit);
+        }
         if (loop.parallel) check_parallel();
         const auto is_vector = [](const Loop* outer) { return outer->vector; };
         require(!loop.vector || std::none_of(loops_.begin(), loops_.end(), is_vector),

@@ -55,26 +55,32 @@ Value product(ElementContext& c, const Value& x, const Value& y) {
     return Value{b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re))};
 }
 
-Value multiplied_pair(ElementContext& c, const Indices& at, const Indices& inner) {
-    const Shape& left = c.op.in_shape(0);
-    const Shape& right = c.op.in_shape(1);
-    // The output's axes: batch, then the row unless `a` is a vector, then the column unless `b` is one.
-    const std::size_t matrix_axes = (left.rank() > 1 ? 1U : 0U) + (right.rank() > 1 ? 1U : 0U);
-    const std::size_t batch_axes = at.size() - matrix_axes;
-    const Indices batch(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(batch_axes));
-    const Shape batch_shape(std::vector<Dim>(
-        c.op.out_shape().dims().begin(), c.op.out_shape().dims().begin() + static_cast<std::ptrdiff_t>(batch_axes)));
-    Indices at_left;
-    Indices at_right;
-    if (left.rank() > 1) {
-        at_left = broadcast_index(leading_dims(left), batch_shape, batch);
-        at_left.push_back(at[batch_axes]);
-    }
-    at_left.push_back(inner[0]);
-    if (right.rank() > 1) at_right = broadcast_index(leading_dims(right), batch_shape, batch);
-    at_right.push_back(inner[0]);
-    if (right.rank() > 1) at_right.push_back(at.back());
-    return product(c, c.operand(0, at_left), c.operand(1, at_right));
+// The output's axes: batch, then the row unless `a` is a vector, then the column unless `b` is one.
+Indices batch_index(const OpView& v, const Shape& operand, const Indices& at) {
+    const std::size_t matrix_axes = (v.in_shape(0).rank() > 1 ? 1U : 0U) + (v.in_shape(1).rank() > 1 ? 1U : 0U);
+    const auto count = static_cast<std::ptrdiff_t>(at.size() - matrix_axes);
+    const std::vector<Dim>& dims = v.out_shape().dims();
+    const Shape batch(std::vector<Dim>(dims.begin(), dims.begin() + count));
+    return broadcast_index(leading_dims(operand), batch, Indices(at.begin(), at.begin() + count));
+}
+
+Value left_factor(ElementContext& c, const Indices& at, const Indices& inner) {
+    const Shape& shape = c.op.in_shape(0);
+    if (shape.rank() == 1) return c.operand(0, inner);
+    Indices from = batch_index(c.op, shape, at);
+    const std::size_t row = at.size() - (c.op.in_shape(1).rank() > 1 ? 2U : 1U);
+    from.push_back(at[row]);
+    from.push_back(inner[0]);
+    return c.operand(0, from);
+}
+
+Value right_factor(ElementContext& c, const Indices& at, const Indices& inner) {
+    const Shape& shape = c.op.in_shape(1);
+    if (shape.rank() == 1) return c.operand(1, inner);
+    Indices from = batch_index(c.op, shape, at);
+    from.push_back(inner[0]);
+    from.push_back(at.back());
+    return c.operand(1, from);
 }
 
 Tensor transposed(const Tensor& matrix) {
@@ -133,8 +139,10 @@ OpDef matmul() {
         return std::vector<Dim>{
             unify_dims(v.in_shape(0)[v.in_shape(0).rank() - 1], v.in_shape(1)[std::max(v.in_shape(1).rank() - 2, 0)])};
     };
-    body.element = multiplied_pair;
-    body.contraction = true;
+    body.factors = {left_factor, right_factor};
+    body.element = [](ElementContext& c, const Indices& at, const Indices& inner) {
+        return product(c, left_factor(c, at, inner), right_factor(c, at, inner));
+    };
     def.body = std::move(body);
     def.gradient = GradientRule{matmul_gradient};
     def.mpsgraph = {"matrixMultiplication"};

@@ -34,14 +34,15 @@ Value load_element(loopir::Builder& builder, int buffer, DType dtype, const Inde
     return Value{builder.load(buffer, pair, guard), builder.load(buffer, pair + 1, guard)};
 }
 
-void store_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset, const Value& value) {
+void store_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset, const Value& value,
+                   loopir::ValueId guard) {
     if (!is_complex(dtype)) {
-        builder.store(buffer, offset, value.re);
+        builder.store(buffer, offset, value.re, guard);
         return;
     }
     const Index pair = offset * 2;
-    builder.store(buffer, pair, value.re);
-    builder.store(buffer, pair + 1, value.is_complex() ? value.im : builder.constant(0.0, DType::float32));
+    builder.store(buffer, pair, value.re, guard);
+    builder.store(buffer, pair + 1, value.is_complex() ? value.im : builder.constant(0.0, DType::float32), guard);
 }
 
 }  // namespace topstitch

@@ -33,7 +33,8 @@ Index row_major_offset(const Shape& shape, const Indices& at);
 // type.
 Value load_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset,
                    loopir::ValueId guard = loopir::no_value);
-// Stores a value of compute_type(dtype).
-void store_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset, const Value& value);
+// Stores a value of compute_type(dtype), only where `guard` holds.
+void store_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset, const Value& value,
+                   loopir::ValueId guard = loopir::no_value);
 
 }  // namespace topstitch

@@ -94,13 +94,15 @@ private:
         } else {
             const auto& reduce = std::get<ReduceBody>(node.def->body);
             access.is_reduce = true;
-            access.contraction = reduce.contraction;
             Indices domain;
             for (const Dim& extent : reduce.domain(node_view.view)) {
                 domain.push_back(extent == Dim(1) ? Index(0) : new_var(extent));
             }
             reduce.element(context, access.home, domain);
             access.cost += 1;
+            for (const ReduceBody::Factor& factor : reduce.factors) {
+                access.factor_vars.push_back(probe_factor(node_view, access, factor, domain));
+            }
         }
         for (const loopir::Instr& instr : builder.kernel().instrs) {
             access.cost += cost_of(instr);
@@ -113,6 +115,35 @@ private:
         access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce &&
                          access.requests.size() <= max_inlined_requests;
         return access;
+    }
+
+    // Which of an operation's variables one factor of its contraction depends on.
+    static std::vector<bool> probe_factor(const NodeView& node, const OpAccess& access,
+                                          const ReduceBody::Factor& factor, const Indices& domain) {
+        loopir::Builder builder;
+        for (const Dim& extent : access.vars) builder.begin_loop("v", extent);
+        std::vector<bool> used(access.vars.size(), false);
+        const auto note = [&used](const Index& index) {
+            for (std::size_t v = 0; v < used.size(); ++v) {
+                if (index.depends_on(static_cast<loopir::VarId>(v))) used[v] = true;
+            }
+        };
+        FunctionContext context(builder, node.view, [&](int k, const Indices& at, loopir::ValueId) {
+            for (const Index& index : at) note(index);
+            return context_value(builder, node.inputs[static_cast<std::size_t>(k)].dtype);
+        });
+        factor(context, access.home, domain);
+        for (const loopir::Instr& instr : builder.kernel().instrs) note(instr.index);
+        return used;
+    }
+
+    // Stands for an operand of which only the index matters.
+    static Value context_value(loopir::Builder& builder, DType dtype) {
+        const DType type = compute_type(dtype);
+        const auto number = [&] { return builder.index_value(Index(1)); };
+        Value value{builder.cast(number(), type), loopir::no_value};
+        if (is_complex(dtype)) value.im = value.re;
+        return value;
     }
 
     // Replaces requests of inlined operations by what those request in turn.

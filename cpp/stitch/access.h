@@ -25,7 +25,9 @@ struct OpAccess {
     std::vector<Index> index_uses;  // indices used as numbers (coordinates, guards), not only for addressing
     double cost = 0;                // arithmetic for one element, looked-through views included; an addition is 1
     bool is_reduce = false;
-    bool contraction = false;
+    // Of a contraction: for each factor, which of the operation's own variables it depends on.
+    std::vector<std::vector<bool>> factor_vars;
+    bool is_contraction() const { return !factor_vars.empty(); }
     bool has_body = false;  // false for placeholders, variables and constants
     bool inlined = false;   // a view or a scalar constant: repeated in whoever reads it
 };

@@ -2,40 +2,23 @@
 // See lower.h and phases.h.
 #include "stitch/lower.h"
 
-#include <algorithm>
-#include <set>
-
-#include "ops/element_lowering.h"
-#include "stitch/phases.h"
+#include "stitch/kernel_writer.h"
 
 namespace topstitch::stitch {
 
 namespace {
 
 using loopir::BufferParam;
-using loopir::Builder;
 using loopir::no_value;
 using loopir::ValueId;
 using loopir::VarId;
 
-Index row_major(const std::vector<std::pair<Index, Dim>>& digits) {
-    Index offset = 0;
-    for (const auto& [index, extent] : digits) offset = offset * extent + index;
-    return offset;
-}
-
-// Writes one kernel of a region.
-class KernelWriter {
+// Writes the loops of a schedule, the row once for each pass.
+class NestWriter : public KernelWriter {
 public:
-    KernelWriter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
-                 const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
-        : graph_(*program.graph),
-          partition_(partition),
-          region_(region),
-          schedule_(schedule),
-          in_place_(in_place),
-          result_(result),
-          phases_(find_phases(partition, region)),
+    NestWriter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+               const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
+        : KernelWriter(program, partition, region, schedule, in_place, result),
           loops_(schedule.outer.size() + schedule.rows.size()) {
         for (OpId op : find_kept(partition, region, phases_)) kept_.insert(op);
     }
@@ -56,11 +39,13 @@ public:
 
     // First kernel of a split reduction: chunk c of the first row loop, accumulated into partial results.
     LoweredKernel write_chunks(const std::string& name) {
-        chunk_ = begin_loop("chunk", Dim(schedule_.chunks), {"chunk", Dim(schedule_.chunks), true, false, 1});
+        chunk_ = begin_loop("chunk", {"chunk", Dim(schedule_.chunks), true});
         open_outer(false);
         begin_pass(0);
         const Dim length = floor_div(schedule_.rows[0].extent, Dim(schedule_.chunks));
-        const Index step = begin_loop(schedule_.rows[0].name, length, schedule_.rows[0]);
+        LoopSpec part = schedule_.rows[0];
+        part.extent = length;
+        const Index step = begin_loop(part.name, part);
         set_loop(schedule_.outer.size(), chunk_ * length + step);
         open_rows(1);
         row_pass();
@@ -81,8 +66,7 @@ public:
     LoweredKernel write_combination(const std::string& name) {
         open_outer();
         begin_pass(0);
-        const Index chunk =
-            begin_loop("chunk", Dim(schedule_.chunks), {"chunk", Dim(schedule_.chunks), false, false, 1});
+        const Index chunk = begin_loop("chunk", {"chunk", Dim(schedule_.chunks)});
         for (auto& [op, accumulators] : accumulators_) {
             for (std::size_t k = 0; k < accumulators.size(); ++k) {
                 if (accumulators[k].position) continue;
@@ -100,7 +84,7 @@ public:
         rest.extent = schedule_.rows[0].extent - done;
         rest.unroll = 1;
         rest.vector = false;
-        const Index step = begin_loop(rest.name, rest.extent, rest);
+        const Index step = begin_loop(rest.name, rest);
         set_loop(schedule_.outer.size(), Index(done) + step);
         open_rows(1);
         row_pass();
@@ -119,20 +103,15 @@ private:
 
     // --- Loops.
 
-    Index begin_loop(const std::string& name, const Dim& extent, const LoopSpec& spec) {
-        const Index index = b_.begin_loop(name, extent);
-        specs_.push_back(spec);
-        return index;
-    }
     void set_loop(std::size_t position, const Index& index) {
         loops_[position] = index;
-        homes_.clear();
+        moved();
     }
     void open_outer(bool parallel = true) {
         for (std::size_t k = 0; k < schedule_.outer.size(); ++k) {
             LoopSpec spec = schedule_.outer[k];
             spec.parallel = spec.parallel && parallel;
-            set_loop(k, begin_loop(spec.name, spec.extent, spec));
+            set_loop(k, begin_loop(spec.name, spec));
         }
     }
     void close_outer() {
@@ -140,27 +119,24 @@ private:
     }
     void open_rows(std::size_t first = 0) {
         for (std::size_t k = first; k < schedule_.rows.size(); ++k) {
-            set_loop(schedule_.outer.size() + k,
-                     begin_loop(schedule_.rows[k].name, schedule_.rows[k].extent, schedule_.rows[k]));
+            set_loop(schedule_.outer.size() + k, begin_loop(schedule_.rows[k].name, schedule_.rows[k]));
         }
     }
     void close_rows() {
         for (std::size_t k = 0; k < schedule_.rows.size(); ++k) b_.end_loop();
     }
 
-    // A region-level index over the loops that are open now.
-    Index over_loops(const Index& index) const {
-        const auto loop = [this](VarId var, const Dim&) { return loops_[static_cast<std::size_t>(var)]; };
-        return index.substitute([&](VarId var, const Dim&) {
-            return schedule_.region_vars[static_cast<std::size_t>(var)].substitute(loop);
-        });
+    Index region_var(VarId var) const override {
+        return schedule_.region_vars[static_cast<std::size_t>(var)].substitute(
+            [this](VarId loop, const Dim&) { return loops_[static_cast<std::size_t>(loop)]; });
     }
-    const Indices& home(OpId op) {
-        const auto found = homes_.find(op);
-        if (found != homes_.end()) return found->second;
-        Indices at;
-        for (const Index& index : region_.members.at(op).home) at.push_back(over_loops(index));
-        return homes_.emplace(op, std::move(at)).first->second;
+
+    // Row values that are there already: outputs, and those kept for a later pass.
+    std::optional<Value> kept_value(OpId op) override {
+        if (!phases_.row.at(op) || phases_.pass.at(op) >= pass_) return std::nullopt;
+        if (is_output(op)) return load_element(b_, buffer({op, 0}, true), dtype(op), output_offset(op));
+        if (kept_.contains(op)) return load_element(b_, local(op), local_dtype(op), row_offset());
+        return std::nullopt;
     }
 
     // --- Passes.
@@ -202,16 +178,12 @@ private:
     }
 
     void accumulate(OpId op, const std::vector<AccumulatorSlot>& slots) {
-        const OpNode& node = graph_.op(op);
-        const NodeView view(graph_, node);
-        FunctionContext context = make_context(op, node, view.view, no_value);
-        const Member& member = region_.members.at(op);
         Indices domain;
-        std::size_t next = static_cast<std::size_t>(access(op).num_out);
-        for (const Dim& extent : std::get<ReduceBody>(node.def->body).domain(view.view)) {
-            domain.push_back(extent == Dim(1) ? Index(0) : over_loops(member.own[next++]));
-        }
-        const Value value = std::get<ReduceBody>(node.def->body).element(context, home(op), domain);
+        const Value value = in_context(op, no_value, [&](ElementContext& context, const OpDef& def) {
+            const auto& body = std::get<ReduceBody>(def.body);
+            domain = reduce_domain(op, body, context.op);
+            return body.element(context, home(op), domain);
+        });
         const bool positional = slots.size() > 1 && slots[1].position;
         b_.accumulate(slots[0].id, value.re, positional ? b_.index_value(domain[0]) : no_value);
         if (value.is_complex()) b_.accumulate(slots.back().id, value.im);
@@ -239,143 +211,6 @@ private:
         pass_ = std::max(pass_, phases_.passes);
         store_outputs([this](OpId op) { return !phases_.row.at(op); });
         close_outer();
-    }
-
-    // --- Values.
-
-    const OpAccess& access(OpId op) const { return partition_.accesses[static_cast<std::size_t>(op)]; }
-    bool is_output(OpId op) const {
-        return std::find(region_.outputs.begin(), region_.outputs.end(), op) != region_.outputs.end();
-    }
-
-    FunctionContext make_context(OpId, const OpNode& node, const OpView& view, ValueId guard) {
-        return FunctionContext(
-            b_, view,
-            [this, &node](int k, const Indices& at, ValueId inner) {
-                return operand(node.inputs[static_cast<std::size_t>(k)], at, inner);
-            },
-            guard);
-    }
-
-    Value operand(TensorRef ref, const Indices& at, ValueId guard) {
-        if (is_scalar_constant(graph_, ref)) return constant(ref);
-        const bool member = region_.members.contains(ref.op);
-        if (member && !region_.members.at(ref.op).partial && at == home(ref.op)) return member_value(ref.op);
-        if (member || access(ref.op).inlined) return computed(ref.op, at, guard);
-        const TensorType& type = graph_.type(ref);
-        return load_element(b_, buffer(ref, false), type.dtype, row_major_offset(type.shape, at), guard);
-    }
-
-    Value constant(TensorRef ref) {
-        const auto& array = std::get<NDArray>(graph_.op(ref.op).attributes[0]);
-        const DType type = compute_type(array.dtype());
-        if (is_complex(array.dtype())) {
-            const NDArray packed = array.contiguous();
-            return {b_.constant(packed.data_as<float>()[0], type), b_.constant(packed.data_as<float>()[1], type)};
-        }
-        if (is_integer(type)) {
-            std::int64_t bits = 0;
-            const NDArray packed = array.contiguous();
-            switch (type) {
-                case DType::uint64:
-                    bits = static_cast<std::int64_t>(*packed.data_as<std::uint64_t>());
-                    break;
-                case DType::int64:
-                    bits = *packed.data_as<std::int64_t>();
-                    break;
-                default:
-                    bits = static_cast<std::int64_t>(packed.at(0));
-            }
-            return {b_.constant_int(bits, type), no_value};
-        }
-        return {b_.constant(array.at(0), type), no_value};
-    }
-
-    // A member where this iteration computes it.
-    Value member_value(OpId op) {
-        const bool row = phases_.row.at(op);
-        auto& values = row ? row_values_ : outer_values_;
-        if (const auto found = values.find(op); found != values.end()) return found->second;
-        internal_check(!access(op).is_reduce, "a reduction is read before it is done");
-        Value value;
-        if (row && phases_.pass.at(op) < pass_ && (is_output(op) || kept_.contains(op))) {
-            value = is_output(op) ? load_element(b_, buffer({op, 0}, true), dtype(op), output_offset(op))
-                                  : load_element(b_, local(op), local_dtype(op), row_offset());
-        } else {
-            value = element(op, home(op), no_value);
-        }
-        values[op] = value;
-        return value;
-    }
-
-    // An operation at any index: computed again there.
-    Value computed(OpId op, const Indices& at, ValueId guard) {
-        for (const Recomputed& known : recomputed_) {
-            if (known.op == op && known.guard == guard && known.pass == pass_ && known.depth == b_.depth() &&
-                known.at == at)
-                return known.value;
-        }
-        const Value value = element(op, at, guard);
-        recomputed_.push_back({op, guard, pass_, b_.depth(), at, value});
-        return value;
-    }
-
-    Value element(OpId op, const Indices& at, ValueId guard) {
-        const OpNode& node = graph_.op(op);
-        const NodeView view(graph_, node);
-        FunctionContext context = make_context(op, node, view.view, guard);
-        return std::get<ElementBody>(node.def->body).element(context, at);
-    }
-
-    // --- Memory.
-
-    DType dtype(OpId op) const { return graph_.op(op).outputs[0].dtype; }
-    static DType stored_dtype(DType dtype) { return is_complex(dtype) ? DType::float32 : dtype; }
-
-    int buffer(TensorRef ref, bool writing) {
-        // An output that replaces a variable in place shares the variable's buffer.
-        const auto replaced = in_place_.find(ref.op);
-        if (replaced != in_place_.end() && is_output(ref.op)) ref = replaced->second;
-        const auto found = slots_.find(ref);
-        if (found != slots_.end()) return found->second;
-        bool replaced_here = false;
-        for (const auto& [output, input] : in_place_)
-            replaced_here = replaced_here || (input == ref && is_output(output));
-        const TensorType& type = graph_.type(ref);
-        BufferParam param;
-        param.name = graph_.op(ref.op).name.empty() ? concat("t", ref.op) : graph_.op(ref.op).name;
-        param.dtype = stored_dtype(type.dtype);
-        param.size = type.shape.num_elements() * Dim(is_complex(type.dtype) ? 2 : 1);
-        const bool read_back = writing && region_.members.contains(ref.op) && phases_.row.at(ref.op) &&
-                               phases_.pass.at(ref.op) + 1 < phases_.passes;
-        param.role = replaced_here || read_back ? BufferParam::Role::inout
-                     : writing                  ? BufferParam::Role::output
-                                                : BufferParam::Role::input;
-        const int slot = add_buffer(param, {ref, -1});
-        slots_[ref] = slot;
-        return slot;
-    }
-
-    int add_buffer(const BufferParam& param, KernelArgument argument) {
-        if (param.role != BufferParam::Role::local) arguments_.push_back(argument);
-        return b_.add_buffer(param);
-    }
-
-    Index output_offset(OpId op) { return row_major_offset(graph_.op(op).outputs[0].shape, home(op)); }
-
-    // All values are computed before the first store: an output may replace a variable in place, and nothing may
-    // read the variable's new value by mistake.
-    template <typename Predicate>
-    void store_outputs(Predicate due) {
-        std::vector<std::pair<OpId, Value>> values;
-        for (OpId op : region_.outputs) {
-            if (due(op)) values.emplace_back(op, member_value(op));
-        }
-        for (const auto& [op, value] : values) {
-            const int slot = buffer({op, 0}, true);
-            if (schedule_.streaming) streamed_.insert(slot);
-            store_element(b_, slot, dtype(op), output_offset(op), value);
-        }
     }
 
     // Row values kept for a later pass: one element for each iteration of the row loops.
@@ -412,75 +247,18 @@ private:
         const auto key = std::pair(op, slot);
         const auto found = partials_.find(key);
         if (found != partials_.end()) return found->second;
-        BufferParam param;
-        param.name = concat("partial_", op);
-        param.dtype = accumulators_.at(op)[slot].type;
-        param.size = Dim(schedule_.chunks);
-        for (const LoopSpec& loop : schedule_.outer) param.size = param.size * loop.extent;
-        param.role = writing ? BufferParam::Role::output : BufferParam::Role::input;
-        KernelArgument argument;
-        argument.scratch = static_cast<int>(partials_.size());
-        if (writing) result_.scratch.push_back({param.dtype, param.size});
-        return partials_[key] = add_buffer(param, argument);
+        Dim size = Dim(schedule_.chunks);
+        for (const LoopSpec& loop : schedule_.outer) size = size * loop.extent;
+        return partials_[key] = scratch_buffer(concat("partial_", op), static_cast<int>(partials_.size()),
+                                               accumulators_.at(op)[slot].type, size, writing);
     }
 
-    // --- The end: the schedule's flags are written into the finished kernel.
-
-    void decorate(loopir::Block& block, LoweredKernel& lowered) const {
-        for (loopir::Stmt& stmt : block.stmts) {
-            if (auto* loop = std::get_if<loopir::Loop>(&stmt)) {
-                const LoopSpec& spec = specs_[static_cast<std::size_t>(loop->var)];
-                loop->parallel = spec.parallel;
-                loop->vector = spec.vector;
-                loop->unroll = spec.unroll;
-                if (spec.parallel) lowered.parallel_extent = loop->extent;
-                decorate(loop->body.front(), lowered);
-            } else if (auto* store = std::get_if<loopir::Store>(&stmt)) {
-                store->streaming = streamed_.contains(store->buffer);
-            }
-        }
-    }
-
-    LoweredKernel finish(const std::string& name) {
-        LoweredKernel lowered;
-        lowered.kernel = b_.finish(name);
-        lowered.arguments = std::move(arguments_);
-        decorate(lowered.kernel.body, lowered);
-        return lowered;
-    }
-
-    struct Recomputed {
-        OpId op;
-        ValueId guard;
-        int pass;
-        int depth;
-        Indices at;
-        Value value;
-    };
-
-    const GraphData& graph_;
-    const Partition& partition_;
-    const Region& region_;
-    const Schedule& schedule_;
-    const std::map<OpId, TensorRef>& in_place_;
-    LoweredRegion& result_;
-    Phases phases_;
     std::set<OpId> kept_;
-
-    Builder b_;
-    std::vector<LoopSpec> specs_;  // by variable of the kernel
-    std::vector<Index> loops_;     // the schedule's loops over the kernel's variables
+    std::vector<Index> loops_;  // the schedule's loops over the kernel's variables
     Index chunk_ = 0;
-    int pass_ = 0;
-    std::map<OpId, Indices> homes_;
-    std::map<OpId, Value> row_values_, outer_values_;
-    std::vector<Recomputed> recomputed_;
     std::map<OpId, std::vector<AccumulatorSlot>> accumulators_;
-    std::map<TensorRef, int> slots_;
     std::map<OpId, int> locals_;
     std::map<std::pair<OpId, std::size_t>, int> partials_;
-    std::vector<KernelArgument> arguments_;
-    std::set<int> streamed_;
 };
 
 }  // namespace
@@ -488,14 +266,15 @@ private:
 LoweredRegion lower(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                     const std::map<OpId, TensorRef>& in_place, const std::string& name) {
     LoweredRegion result;
-    if (schedule.chunks > 0) {
+    if (schedule.tiling) {
+        lower_contraction(program, partition, region, schedule, in_place, name, result);
+    } else if (schedule.chunks > 0) {
         result.kernels.push_back(
-            KernelWriter(program, partition, region, schedule, in_place, result).write_chunks(name + "_chunks"));
+            NestWriter(program, partition, region, schedule, in_place, result).write_chunks(name + "_chunks"));
         result.kernels.push_back(
-            KernelWriter(program, partition, region, schedule, in_place, result).write_combination(name));
+            NestWriter(program, partition, region, schedule, in_place, result).write_combination(name));
     } else {
-        result.kernels.push_back(
-            KernelWriter(program, partition, region, schedule, in_place, result).write_whole(name));
+        result.kernels.push_back(NestWriter(program, partition, region, schedule, in_place, result).write_whole(name));
     }
     return result;
 }

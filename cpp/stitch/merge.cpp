@@ -365,7 +365,7 @@ Region single(const OpAccess& access, OpId op) {
     member.home = access.home;
     region.members.emplace(op, std::move(member));
     region.has_reduce = access.is_reduce;
-    region.has_contraction = access.contraction;
+    region.has_contraction = access.is_contraction();
     return region;
 }
 

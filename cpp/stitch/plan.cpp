@@ -203,7 +203,7 @@ private:
                        const std::string& name) {
         RegionReport report;
         report.name = name;
-        report.schedule = schedule.str();
+        report.schedule = schedule.tiling ? str(*schedule.tiling, region) : schedule.str();
         std::set<TensorRef> read;
         for (const auto& [op, member] : region.members) {
             report.operations.push_back(describe(op));

@@ -51,6 +51,8 @@ public:
         Schedule schedule = arrange(vector);
         choose_unrolls(schedule);
         schedule.streaming = worth_streaming();
+        schedule.tiling = choose_tiling(program_, partition_, region_, options_, machine_);
+        if (schedule.tiling) schedule.chunks = 0;
         return schedule;
     }
 

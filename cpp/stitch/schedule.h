@@ -2,6 +2,7 @@
 // unrolled. Data only: chosen by choose_schedule, printed in reports, carried out by lowering.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct Machine {
     int vector_bytes = 16;
     int vector_registers = 16;
     int threads = 1;
+    std::int64_t l1_bytes = 32 << 10;
     std::int64_t l2_bytes = 512 << 10;
     std::int64_t l3_bytes = 8 << 20;
 };
@@ -24,6 +26,29 @@ struct LoopSpec {
     bool parallel = false;
     bool vector = false;
     int unroll = 1;
+};
+
+// A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis. Both factors are
+// packed in the order in which the innermost loop reads them: that of the columns once, by a kernel of its own; that of
+// the rows block by block, by each tile.
+struct Tiling {
+    // Variables of the region, the most significant first: rows are what one factor alone depends on, columns what the
+    // other alone does.
+    std::vector<loopir::VarId> batch, rows, columns, reduce;
+    int row_factor = 0;  // which factor the rows belong to
+    // Registers: `panel_rows` by `panel_vectors` vectors of `lanes` columns, a panel.
+    int panel_rows = 1;
+    int panel_vectors = 1;
+    int lanes = 1;
+    // A tile: so many panels in each direction.
+    std::int64_t row_panels = 1;
+    std::int64_t column_panels = 1;
+    std::int64_t block = 1;      // of the reduced axis
+    bool one_block = false;      // which is all of it: sums stay in registers until they are stored
+    bool rows_in_lanes = false;  // the row factor lies along the rows in memory
+    int unroll = 1;              // vectors of results that are finished together, when there are several blocks
+
+    int panel_columns() const { return panel_vectors * lanes; }
 };
 
 struct Schedule {
@@ -37,6 +62,8 @@ struct Schedule {
     int chunks = 0;
     // Results larger than the caches are written around them.
     bool streaming = false;
+    // Of a contraction that is worth packing: replaces the loops above.
+    std::optional<Tiling> tiling;
 
     std::string str() const;  // "parallel i(64) > vector j(4096) x4"
 };
@@ -51,6 +78,11 @@ std::vector<RegionAccess> buffer_accesses(const Program& program, const Partitio
 
 // The number of passes over the row: 1 + the longest chain of reductions of which one needs the other (see lower.cpp).
 int count_passes(const Partition& partition, const Region& region);
+
+// The tiling of a region that is one contraction, with what is stitched to it; none when plain loops suit it better.
+std::optional<Tiling> choose_tiling(const Program& program, const Partition& partition, const Region& region,
+                                    const StitchOptions& options, const Machine& machine);
+std::string str(const Tiling& tiling, const Region& region);
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
                          const StitchOptions& options, const Machine& machine);

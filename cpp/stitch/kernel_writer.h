@@ -1,0 +1,119 @@
+// What every way of lowering a region shares: values from the bodies of its members, buffers, stores.
+// The loops, and what each variable of the region is in them, are the business of the derived writers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/element_lowering.h"
+#include "stitch/lower.h"
+#include "stitch/phases.h"
+
+namespace topstitch::stitch {
+
+// Writes one kernel of a region.
+class KernelWriter {
+public:
+    KernelWriter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                 const std::map<OpId, TensorRef>& in_place, LoweredRegion& result);
+    virtual ~KernelWriter() = default;
+
+protected:
+    using ValueId = loopir::ValueId;
+
+    // --- What the derived writer knows.
+
+    // A variable of the region in the loops that are open now.
+    virtual Index region_var(loopir::VarId var) const = 0;
+    // A row value of an earlier pass that was kept in memory.
+    virtual std::optional<Value> kept_value(OpId) { return std::nullopt; }
+
+    // --- Loops.
+
+    Index begin_loop(const std::string& name, const LoopSpec& spec, const std::optional<Index>& limit = std::nullopt);
+    // To be called when region_var changes: values belong to the loops in which they were computed.
+    void moved() { homes_.clear(); }
+    void forget_values();
+
+    Index over_loops(const Index& index) const;
+    const Indices& home(OpId op);
+
+    // --- Values.
+
+    const OpAccess& access(OpId op) const { return partition_.accesses[static_cast<std::size_t>(op)]; }
+    bool is_output(OpId op) const;
+    Value operand(TensorRef ref, const Indices& at, ValueId guard);
+    Value constant(TensorRef ref);
+    // A member where this iteration computes it.
+    Value member_value(OpId op);
+    // An operation at any index: computed again there.
+    Value computed(OpId op, const Indices& at, ValueId guard);
+    Value element(OpId op, const Indices& at, ValueId guard);
+    // Where a reduction's domain is in this iteration.
+    Indices reduce_domain(OpId op, const ReduceBody& body, const OpView& view) const;
+    // Calls `use` with a context in which the operands of `op` are found.
+    Value in_context(OpId op, ValueId guard, const std::function<Value(ElementContext&, const OpDef&)>& use);
+
+    // --- Memory.
+
+    DType dtype(OpId op) const { return graph_.op(op).outputs[0].dtype; }
+    static DType stored_dtype(DType dtype) { return is_complex(dtype) ? DType::float32 : dtype; }
+    int buffer(TensorRef ref, bool writing);
+    int add_buffer(const loopir::BufferParam& param, KernelArgument argument);
+    // Scratch memory of the region, shared by its kernels: number `number`.
+    int scratch_buffer(const std::string& name, int number, DType type, const Dim& size, bool writing);
+    Index output_offset(OpId op) { return row_major_offset(graph_.op(op).outputs[0].shape, home(op)); }
+    // All values are computed before the first store: an output may replace a variable in place, and nothing may
+    // read the variable's new value by mistake.
+    void store_outputs(const std::function<bool(OpId)>& due);
+
+    // The end: the schedule's flags are written into the finished kernel.
+    LoweredKernel finish(const std::string& name);
+
+    struct Recomputed {
+        OpId op;
+        ValueId guard;
+        int pass;
+        int depth;
+        Indices at;
+        Value value;
+    };
+
+    const GraphData& graph_;
+    const Partition& partition_;
+    const Region& region_;
+    const Schedule& schedule_;
+    const std::map<OpId, TensorRef>& in_place_;
+    LoweredRegion& result_;
+    Phases phases_;
+
+    loopir::Builder b_;
+    int pass_ = 0;
+    ValueId guard_ = loopir::no_value;  // where this iteration is one: loads and stores happen only there
+    std::map<OpId, Value> row_values_, outer_values_;
+
+private:
+    void decorate(loopir::Block& block, LoweredKernel& lowered) const;
+
+    std::vector<LoopSpec> specs_;  // by variable of the kernel
+    std::map<OpId, Indices> homes_;
+    std::vector<Recomputed> recomputed_;
+    std::map<TensorRef, int> slots_;
+    std::vector<KernelArgument> arguments_;
+    std::set<int> streamed_;
+};
+
+// The offset of digits in mixed radix, the first the most significant.
+Index row_major(const std::vector<std::pair<Index, Dim>>& digits);
+
+// The kernels of a region that is a contraction with a tiling (lower_contraction.cpp).
+void lower_contraction(const Program& program, const Partition& partition, const Region& region,
+                       const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
+                       LoweredRegion& result);
+
+}  // namespace topstitch::stitch

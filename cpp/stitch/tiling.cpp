@@ -1,0 +1,200 @@
+// Chooses the tiles of a contraction: which axes are rows and columns, the register panel, and the cache blocks.
+// The method is that of Goto and van de Geijn (2008): panels in registers, a block of rows in the second-level cache.
+#include <algorithm>
+
+#include "stitch/phases.h"
+#include "stitch/schedule.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+using loopir::VarId;
+
+// Below these extents the operands are used too few times to be worth packing.
+constexpr std::int64_t min_rows = 16;
+constexpr std::int64_t min_reduce = 16;
+constexpr std::int64_t min_multiplications = std::int64_t{48} * 48 * 48;
+constexpr std::int64_t max_block = 512;
+
+class TilingChooser {
+public:
+    TilingChooser(const Program& program, const Partition& partition, const Region& region,
+                  const StitchOptions& options, const Machine& machine)
+        : program_(program), partition_(partition), region_(region), options_(options), machine_(machine) {}
+
+    std::optional<Tiling> run() {
+        if (!region_.has_contraction || !options_.stitch) return std::nullopt;
+        if (!find_contraction()) return std::nullopt;
+        Tiling tiling;
+        classify(tiling);
+        if (tiling.rows.empty() || tiling.columns.empty() || tiling.reduce.empty()) return std::nullopt;
+        order_by_store(tiling);
+        const std::int64_t rows = count(tiling.rows);
+        const std::int64_t columns = count(tiling.columns);
+        const std::int64_t reduce = count(tiling.reduce);
+        choose_panel(tiling, columns);
+        if (rows < min_rows || columns < tiling.lanes || reduce < min_reduce) return std::nullopt;
+        if (rows * columns * reduce < min_multiplications) return std::nullopt;
+        choose_blocks(tiling, rows, columns, reduce);
+        return tiling;
+    }
+
+private:
+    const OpAccess& access(OpId op) const { return partition_.accesses[static_cast<std::size_t>(op)]; }
+    std::int64_t estimate(const Dim& dim) const { return std::max<std::int64_t>(options_.estimate(dim), 0); }
+    std::int64_t count(const std::vector<VarId>& vars) const {
+        std::int64_t product = 1;
+        for (VarId var : vars) product *= estimate(extent(var));
+        return product;
+    }
+    const Dim& extent(VarId var) const { return region_.vars[static_cast<std::size_t>(var)].extent; }
+
+    // The one reduction of the region, if it is a contraction of real numbers whose row values nobody needs.
+    bool find_contraction() {
+        for (const auto& [op, member] : region_.members) {
+            if (!access(op).is_reduce) continue;
+            if (contraction_ >= 0 || !access(op).is_contraction()) return false;
+            contraction_ = op;
+        }
+        type_ = program_.graph->type({contraction_, 0}).dtype;
+        if (is_complex(type_) || type_ == DType::boolean) return false;
+        const Phases phases = find_phases(partition_, region_);
+        return std::none_of(region_.outputs.begin(), region_.outputs.end(),
+                            [&phases](OpId op) { return phases.row.at(op); });
+    }
+
+    void classify(Tiling& tiling) const {
+        std::vector<std::vector<bool>> used(2, std::vector<bool>(region_.vars.size(), false));
+        const Member& member = region_.members.at(contraction_);
+        for (std::size_t f = 0; f < 2; ++f) {
+            for (std::size_t v = 0; v < member.own.size(); ++v) {
+                if (!access(contraction_).factor_vars[f][v]) continue;
+                std::vector<VarId> vars;
+                member.own[v].collect_vars(vars);
+                for (VarId var : vars) used[f][static_cast<std::size_t>(var)] = true;
+            }
+        }
+        for (std::size_t v = 0; v < region_.vars.size(); ++v) {
+            const auto var = static_cast<VarId>(v);
+            if (region_.vars[v].row) {
+                tiling.reduce.push_back(var);
+            } else if (used[0][v] == used[1][v]) {
+                tiling.batch.push_back(var);
+            } else {
+                (used[0][v] ? tiling.rows : tiling.columns).push_back(var);
+            }
+        }
+    }
+
+    // Columns are what the result is contiguous along, so that it is stored in vectors.
+    void order_by_store(Tiling& tiling) const {
+        std::vector<RegionAccess> accesses = buffer_accesses(program_, partition_, region_);
+        const auto store = std::find_if(accesses.begin(), accesses.end(), [](const auto& a) { return a.store; });
+        const auto stride = [this](const Index& offset, VarId var) {
+            const Dim coefficient = offset.coefficient_of(var);
+            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(estimate_any(coefficient));
+        };
+        const auto contiguous = [&](const std::vector<VarId>& vars) {
+            return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return stride(store->offset, v) == 1; });
+        };
+        if (contiguous(tiling.rows) && !contiguous(tiling.columns)) {
+            std::swap(tiling.rows, tiling.columns);
+            tiling.row_factor = 1;
+        }
+        for (std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
+            std::stable_sort(vars->begin(), vars->end(),
+                             [&](VarId a, VarId b) { return stride(store->offset, a) > stride(store->offset, b); });
+        }
+        // Which way the row factor lies in memory.
+        const VarId row = tiling.rows.back();
+        const VarId inner = tiling.reduce.back();
+        const VarId column = tiling.columns.back();
+        int along_rows = 0;
+        for (const RegionAccess& access : accesses) {
+            if (access.store || access.offset.depends_on(column) || !access.offset.depends_on(inner)) continue;
+            if (stride(access.offset, row) == 1) ++along_rows;
+            if (stride(access.offset, inner) == 1) --along_rows;
+        }
+        tiling.rows_in_lanes = along_rows > 0;
+    }
+    std::int64_t estimate_any(const Dim& dim) const { return options_.estimate(dim); }
+
+    // As many accumulators as registers allow, beside those for one row of columns and one broadcast.
+    void choose_panel(Tiling& tiling, std::int64_t columns) const {
+        const auto bytes = static_cast<int>(size_of(compute_type(type_)));
+        tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
+        tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
+        tiling.panel_rows = (machine_.vector_registers - 4) / tiling.panel_vectors;
+    }
+
+    void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
+        const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
+        const bool known =
+            std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
+        const std::int64_t blocks = (reduce + max_block - 1) / max_block;
+        tiling.one_block = known && blocks == 1;
+        tiling.block = known ? (reduce + blocks - 1) / blocks : max_block / 2;
+
+        const std::int64_t row_panels = (rows + tiling.panel_rows - 1) / tiling.panel_rows;
+        const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
+        // The packed rows of a tile lie in a quarter of the second-level cache.
+        const std::int64_t most_rows =
+            std::max<std::int64_t>(machine_.l2_bytes / 4 / (tiling.panel_rows * tiling.block * bytes), 1);
+        // Sums that wait for the next block lie in another.
+        const std::int64_t most_columns =
+            tiling.one_block
+                ? column_panels
+                : std::max<std::int64_t>(
+                      machine_.l2_bytes / 4 / (most_rows * tiling.panel_rows * tiling.panel_columns() * bytes), 1);
+        std::int64_t row_tiles = (row_panels + most_rows - 1) / most_rows;
+        std::int64_t column_tiles = (column_panels + most_columns - 1) / most_columns;
+        // Equal shares for all threads.
+        const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
+        const auto even = [&] { return batches * row_tiles * column_tiles % machine_.threads == 0; };
+        for (std::int64_t more = 0; more < machine_.threads && !even() && row_tiles < row_panels; ++more) ++row_tiles;
+        for (std::int64_t more = 0; more < machine_.threads && !even() && column_tiles < column_panels; ++more) {
+            ++column_tiles;
+        }
+        tiling.row_panels = (row_panels + row_tiles - 1) / row_tiles;
+        tiling.column_panels = (column_panels + column_tiles - 1) / column_tiles;
+
+        double cost = 0;
+        for (const auto& [op, member] : region_.members) cost += access(op).cost;
+        tiling.unroll = cost < 20 ? 4 : 2;
+    }
+
+    const Program& program_;
+    const Partition& partition_;
+    const Region& region_;
+    const StitchOptions& options_;
+    const Machine& machine_;
+    OpId contraction_ = -1;
+    DType type_ = DType::float32;
+};
+
+}  // namespace
+
+std::optional<Tiling> choose_tiling(const Program& program, const Partition& partition, const Region& region,
+                                    const StitchOptions& options, const Machine& machine) {
+    return TilingChooser(program, partition, region, options, machine).run();
+}
+
+std::string str(const Tiling& tiling, const Region& region) {
+    const auto extents = [&region](const std::vector<VarId>& vars) {
+        std::string text;
+        for (VarId var : vars) {
+            text += concat(text.empty() ? "" : " x ", region.vars[static_cast<std::size_t>(var)].extent.str());
+        }
+        return text;
+    };
+    std::string text = concat("product of ", extents(tiling.rows), " rows and ", extents(tiling.columns),
+                              " columns over ", extents(tiling.reduce));
+    if (!tiling.batch.empty()) text += concat(", batch ", extents(tiling.batch));
+    text += concat("; panels of ", tiling.panel_rows, " by ", tiling.panel_columns(), ", tiles of ",
+                   tiling.row_panels * tiling.panel_rows, " by ", tiling.column_panels * tiling.panel_columns());
+    if (!tiling.one_block) text += concat(", blocks of ", tiling.block);
+    return text;
+}
+
+}  // namespace topstitch::stitch

@@ -1,0 +1,195 @@
+"""Matrix products in tiles: every edge, layout and dtype, with what is stitched to them, against float64.
+
+The sizes are chosen around the register panels and the blocks of all targets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import topstitch as ts
+from oracle import EPSILON
+
+
+def random(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype.startswith(("int", "uint")):
+        return rng.integers(0 if dtype[0] == "u" else -9, 9, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def close(result: Any, expected: np.ndarray, bound: np.ndarray, inner: int, what: str) -> None:
+    """The error of a sum of products is at most about `inner` roundings of the sum of magnitudes."""
+    got = np.asarray(result)
+    assert got.shape == expected.shape, what
+    if got.dtype.name not in EPSILON:
+        np.testing.assert_array_equal(got, expected.astype(got.dtype), err_msg=what)
+        return
+    epsilon = 2.0**-23 if got.dtype.name in ("float16", "bfloat16") else EPSILON[got.dtype.name]
+    allowed = (4 + inner**0.5) * epsilon * bound + EPSILON[got.dtype.name] * np.abs(expected) + 1e-30
+    error = np.abs(got.astype(np.float64) - expected)
+    assert (error <= allowed).all(), f"{what}: {error.max()} at {np.unravel_index(error.argmax(), error.shape)}"
+
+
+def check(a: np.ndarray, b: np.ndarray, **options: Any) -> None:
+    graph = ts.Graph()
+    x = graph.placeholder(a.shape, str(a.dtype))
+    w = graph.placeholder(b.shape, str(b.dtype))
+    result = graph.run({x: a, w: b}, ts.matmul(x, w), **options)
+    wide = np.int64 if a.dtype.kind in "iu" else np.float64
+    with np.errstate(over="ignore"):
+        expected = np.matmul(a.astype(wide), b.astype(wide))
+    bound = np.matmul(np.abs(a.astype(wide)), np.abs(b.astype(wide)))
+    close(result, expected, bound, a.shape[-1], f"{a.dtype} {a.shape} @ {b.shape} {options}")
+
+
+SIZES = (1, 2, 5, 6, 7, 12, 15, 16, 17, 31, 33, 64, 97)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sizes_around_the_panels(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        m, n, k = (int(rng.choice(SIZES)) + int(rng.choice((0, 0, 128))) for _ in range(3))
+        check(random((m, k), seed=seed), random((k, n), seed=seed + 1))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int8", "uint16", "int64"])
+def test_dtypes(dtype: str) -> None:
+    check(random((70, 90), dtype), random((90, 53), dtype, 1))
+
+
+def test_bfloat16() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    a, b = random((70, 90)).astype(ml_dtypes.bfloat16), random((90, 53)).astype(ml_dtypes.bfloat16)
+    check(a, b)
+
+
+@pytest.mark.parametrize("inner", [511, 512, 513, 1100, 32769])
+def test_blocks_of_the_reduced_axis(inner: int) -> None:
+    check(random((19, inner)), random((inner, 37), seed=1))
+
+
+def test_wide_results() -> None:
+    check(random((50, 40)), random((40, 32769), seed=1))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 50, 60), (50, 0, 60), (50, 60, 0), (0, 0, 0)])
+def test_empty(m: int, n: int, k: int) -> None:
+    check(random((m, k)), random((k, n)))
+
+
+def test_threads_give_the_same_bits() -> None:
+    a, b = random((200, 700)), random((700, 130), seed=1)
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape), graph.placeholder(b.shape)
+    y = ts.matmul(x, w)
+    first = np.asarray(graph.run({x: a, w: b}, y, threads=1)).copy()
+    for threads in (1, 2, 3):
+        np.testing.assert_array_equal(np.asarray(graph.run({x: a, w: b}, y, threads=threads)), first)
+
+
+@pytest.mark.parametrize("transposed_a", [False, True])
+@pytest.mark.parametrize("transposed_b", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_transposed_operands_and_results(transposed_a: bool, transposed_b: bool, swapped: bool) -> None:
+    a = random((70, 90)) if not transposed_a else random((90, 70))
+    b = random((90, 65), seed=1) if not transposed_b else random((65, 90), seed=1)
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape), graph.placeholder(b.shape)
+    y = ts.matmul(ts.transpose(x) if transposed_a else x, ts.transpose(w) if transposed_b else w)
+    y = ts.transpose(y) if swapped else y
+    left, right = (a.T if transposed_a else a).astype(np.float64), (b.T if transposed_b else b).astype(np.float64)
+    expected, bound = left @ right, np.abs(left) @ np.abs(right)
+    close(graph.run({x: a, w: b}, y), expected.T if swapped else expected, bound.T if swapped else bound, 90, "layout")
+
+
+def test_strided_feeds() -> None:
+    a = random((140, 180))[::-2, 1::2]
+    b = np.broadcast_to(random((1, 64), seed=1), (90, 64))
+    check(a, b)
+    check(np.asfortranarray(random((70, 90))), random((64, 90), seed=1).T)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((3, 40, 50), (50, 60)), ((40, 50), (3, 50, 60)), ((2, 1, 40, 50), (3, 50, 60)), ((5, 40, 50), (5, 50, 60))],
+)
+def test_batches(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    check(random(left), random(right, seed=1))
+
+
+def test_unknown_dims_compile_once() -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder(("m", "k")), graph.placeholder(("k", "n"))
+    executable = graph.compile({x: ts.ShapedType(("m", "k")), w: ts.ShapedType(("k", "n"))}, ts.matmul(x, w))
+    for m, n, k in ((64, 80, 96), (65, 81, 97), (200, 33, 600), (3, 400, 257), (70, 90, 2), (64, 0, 7), (64, 64, 512)):
+        a, b = random((m, k)), random((k, n), seed=1)
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+        close(executable.run(a, b), expected, np.abs(a).astype(np.float64) @ np.abs(b), k, f"{m} {n} {k}")
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    from scipy.special import erf
+
+    return 0.5 * x * (1 + erf(x * 0.5**0.5))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 96, 128), (61, 83, 90), (64, 96, 1030), (61, 83, 1030)])
+def test_bias_and_activation_are_stitched(m: int, n: int, k: int) -> None:
+    a, b, bias = random((m, k)), random((k, n), seed=1), random((n,), seed=2)
+    graph = ts.Graph()
+    x, w, c = graph.placeholder(a.shape), graph.placeholder(b.shape), graph.placeholder(bias.shape)
+    z = ts.matmul(x, w) + c
+    y = ts.gelu(z)
+    executable = graph.compile({t: ts.ShapedType(v.shape) for t, v in ((x, a), (w, b), (c, bias))}, [y, z])
+    assert str(executable.report()).count("product of") == 1
+    got_y, got_z = executable.run(a, b, bias)
+    expected = a.astype(np.float64) @ b + bias
+    bound = np.abs(a).astype(np.float64) @ np.abs(b) + np.abs(bias)
+    close(got_z, expected, bound, k, "bias")
+    close(got_y, gelu(expected), 1.2 * bound, k, "gelu")
+
+
+def test_update_in_place() -> None:
+    a, g, w0 = random((300, 70)), random((300, 50), seed=1), random((70, 50), seed=2)
+    graph = ts.Graph()
+    x, dy = graph.placeholder(a.shape), graph.placeholder(g.shape)
+    w = graph.variable(w0)
+    step = w.assign(w - 0.125 * ts.matmul(ts.transpose(x), dy))
+    for _ in range(2):
+        graph.run({x: a, dy: g}, [], step)
+    change = a.astype(np.float64).T @ g
+    bound = np.abs(a).astype(np.float64).T @ np.abs(g) + np.abs(w0)
+    close(graph.variable_value(w), w0 - 0.25 * change, bound, 300, "update")
+
+
+def test_residual_and_scale_at_the_edges() -> None:
+    a, b, r = random((71, 100)), random((100, 67), seed=1), random((71, 67), seed=2)
+    scale = random((71, 1), seed=3)
+    graph = ts.Graph()
+    x, w, res, s = (graph.placeholder(v.shape) for v in (a, b, r, scale))
+    y = graph.run({x: a, w: b, res: r, s: scale}, res + s * ts.matmul(x, w))
+    expected = r + scale * (a.astype(np.float64) @ b)
+    close(y, expected, np.abs(r) + np.abs(scale) * (np.abs(a).astype(np.float64) @ np.abs(b)), 100, "residual")
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_special_values_stay_in_their_rows(interpret: bool) -> None:
+    a, b = random((65, 33)), random((33, 65), seed=1)
+    a[3, 4], a[64, 32], b[2, 64] = np.nan, np.inf, -np.inf
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape), graph.placeholder(b.shape)
+    got = np.asarray(graph.run({x: a, w: b}, ts.matmul(x, w), interpret=interpret))
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(expected))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(65, 70, 600), (48, 64, 50)])
+def test_the_interpreter_agrees(m: int, n: int, k: int) -> None:
+    check(random((m, k)), random((k, n), seed=1), interpret=True)
