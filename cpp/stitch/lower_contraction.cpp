@@ -1,5 +1,5 @@
-// Writes a contraction in tiles: a kernel that packs the column factor, and the product with all that is stitched to
-// it. The factors are asked for elements while they are packed, so that any expression can stand in them.
+// Writes a contraction in tiles, with all that is stitched to it; kernels of their own pack a factor or add split sums.
+// The factors are asked for elements while they are packed, so that any expression can stand in them.
 #include "stitch/kernel_writer.h"
 
 namespace topstitch::stitch {
@@ -16,65 +16,111 @@ Dim ceil_div(const Dim& count, std::int64_t step) {
     return floor_div(count + Dim(step - 1), Dim(step));
 }
 
+// Scratch buffers that the kernels of the region share, by number.
+struct SharedScratch {
+    int columns = -1;
+    int rows = -1;
+    int sums = -1;
+};
+
 class ContractionWriter : public KernelWriter {
 public:
     ContractionWriter(const Program& program, const Partition& partition, const Region& region,
-                      const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
+                      const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, LoweredRegion& result,
+                      SharedScratch& shared)
         : KernelWriter(program, partition, region, schedule, in_place, result),
           tiling_(*schedule.tiling),
+          shared_(shared),
           vars_(region.vars.size()) {
         for (const auto& [op, member] : region.members) {
             if (access(op).is_reduce) contraction_ = op;
         }
         type_ = compute_type(dtype(contraction_));
-        rows_ = extent(tiling_.rows);
-        columns_ = extent(tiling_.columns);
+        batches_ = extent(tiling_.batch);
         reduce_ = extent(tiling_.reduce);
-        row_panels_ = ceil_div(rows_, tiling_.panel_rows);
-        column_panels_ = ceil_div(columns_, tiling_.panel_columns());
+        rows_ = side("rows", tiling_.rows, tiling_.row_factor, tiling_.panel_rows, tiling_.row_panels,
+                     tiling_.rows_in_lanes, tiling_.rows_once);
+        columns_ = side("columns", tiling_.columns, 1 - tiling_.row_factor, tiling_.panel_columns(),
+                        tiling_.column_panels, true, tiling_.columns_once);
     }
 
-    // The column factor, panel by panel: [batch, panel, reduced, column of the panel]. Columns past the end are zeros
-    // or whatever the factor makes of zeros; nobody looks at their sums.
-    LoweredKernel write_packing(const std::string& name) {
-        const Index panel = begin_loop("panel", {"panel", extent(tiling_.batch) * column_panels_, true});
-        const Index k = begin_loop("k", {"k", reduce_});
-        const Index j = begin_loop("j", {"j", Dim(tiling_.panel_columns()), false, true, tiling_.panel_vectors});
-        const Index column = mod(panel, column_panels_) * Dim(tiling_.panel_columns()) + j;
-        guard_ = below(column, columns_, tiling_.panel_columns());
-        bind(tiling_.batch, floor_div(panel, column_panels_));
-        bind(tiling_.columns, column);
-        bind(tiling_.reduce, k);
-        const Value value = factor(1 - tiling_.row_factor);
-        b_.store(packed_columns(true), (panel * reduce_ + k) * Dim(tiling_.panel_columns()) + j, value.re);
-        close(3);
-        return finish(name);
+    LoweredKernel write_packed_rows(const std::string& name) { return write_packing(name, rows_, shared_.rows); }
+    LoweredKernel write_packed_columns(const std::string& name) {
+        return write_packing(name, columns_, shared_.columns);
     }
 
     LoweredKernel write_product(const std::string& name) {
-        const Dim row_tiles = ceil_div(row_panels_, tiling_.row_panels);
-        const Dim column_tiles = ceil_div(column_panels_, tiling_.column_panels);
-        const Index tile = begin_loop("tile", {"tile", extent(tiling_.batch) * row_tiles * column_tiles, true});
-        batch_ = floor_div(tile, row_tiles * column_tiles);
-        first_row_panel_ = mod(floor_div(tile, column_tiles), row_tiles) * Dim(tiling_.row_panels);
-        first_column_panel_ = mod(tile, column_tiles) * Dim(tiling_.column_panels);
+        const Dim row_tiles = tiling_.packed ? ceil_div(rows_.panels, tiling_.row_panels) : Dim(1);
+        const Dim column_tiles = ceil_div(columns_.panels, tiling_.column_panels);
+        const Dim splits = tiling_.splits;
+        Index left = begin_loop("tile", {"tile", batches_ * splits * row_tiles * column_tiles, true});
+        columns_.first_panel = mod(left, column_tiles) * Dim(tiling_.column_panels);
+        left = floor_div(left, column_tiles);
+        rows_.first_panel = mod(left, row_tiles) * Dim(tiling_.row_panels);
+        left = floor_div(left, row_tiles);
+        split_ = tiling_.splits > 1 ? mod(left, splits) : Index(0);
+        batch_ = floor_div(left, splits);
         bind(tiling_.batch, batch_);
 
         // A block more than whole ones when the extent is not known: it may be empty, but the sums are always written.
         const Dim blocks = tiling_.one_block    ? Dim(1)
                            : reduce_.is_known() ? ceil_div(reduce_, tiling_.block)
                                                 : floor_div(reduce_, Dim(tiling_.block)) + Dim(1);
-        const Index block = begin_loop("block", {"block", blocks});
-        first_reduced_ = block * Dim(tiling_.block);
-        pack_rows();
-        multiply_panels(block);
+        const Dim share = ceil_div(blocks, tiling_.splits);
+        block_ = begin_loop("block", {"block", share},
+                            tiling_.splits > 1 ? std::optional<Index>(Index(blocks) - split_ * share) : std::nullopt);
+        first_reduced_ = (split_ * share + block_) * Dim(tiling_.block);
+        if (tiling_.packed) {
+            if (!rows_.once) pack_in_tile(rows_);
+            if (!columns_.once) pack_in_tile(columns_);
+            multiply_panels();
+        } else {
+            multiply_in_place();
+        }
         close(1);
         if (!tiling_.one_block) finish_tile();
         close(1);
         return finish(name);
     }
 
+    // Adds the sums of a split axis, and finishes the results.
+    LoweredKernel write_combination(const std::string& name) {
+        const Index outer = begin_loop("row", {"row", batches_ * rows_.extent, true});
+        const Index j = begin_loop("column", {"column", columns_.extent, false, true, tiling_.unroll});
+        const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
+        b_.init_acc(sum);
+        const Index split = begin_loop("split", {"split", Dim(tiling_.splits)});
+        b_.accumulate(sum,
+                      b_.load(split_sums(false), (split * (batches_ * rows_.extent) + outer) * columns_.extent + j));
+        close(1);
+        bind(tiling_.batch, floor_div(outer, rows_.extent));
+        store_results(mod(outer, rows_.extent), j, b_.acc_read(sum));
+        close(2);
+        return finish(name);
+    }
+
 private:
+    // What differs between the two factors.
+    struct Side {
+        std::string name;
+        std::vector<VarId> vars;
+        int factor = 0;
+        Dim extent, panels;
+        std::int64_t panel = 1;        // rows or columns of a panel
+        std::int64_t tile_panels = 1;  // panels of a tile
+        bool in_lanes = false;         // packed as [panel, reduced, element], else as [panel, element, reduced]
+        bool once = false;
+        Index first_panel = 0;  // of the tile
+        int buffer = -1;
+    };
+
+    Side side(const char* name, const std::vector<VarId>& vars, int factor, std::int64_t panel,
+              std::int64_t tile_panels, bool in_lanes, bool once) const {
+        Side result{name, vars, factor, extent(vars), 0, panel, tile_panels, in_lanes, once};
+        result.panels = ceil_div(result.extent, panel);
+        return result;
+    }
+
     Dim extent(const std::vector<VarId>& vars) const {
         Dim product = 1;
         for (VarId var : vars) product = product * region_.vars[static_cast<std::size_t>(var)].extent;
@@ -97,151 +143,202 @@ private:
         for (int k = 0; k < loops; ++k) b_.end_loop();
     }
 
-    // The guard "index < count", or none when panels of `step` fill the count.
-    ValueId below(const Index& index, const Dim& count, std::int64_t step) {
-        if (count.is_known() && count.value() % step == 0) return no_value;
-        return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(count)));
+    // The guard "index < extent", or none when panels fill it.
+    ValueId inside(const Side& side, const Index& index) {
+        if (side.extent.is_known() && side.extent.value() % side.panel == 0) return no_value;
+        return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(side.extent)));
     }
     ValueId both(ValueId a, ValueId b) {
         if (a == no_value || b == no_value) return a == no_value ? b : a;
         return b_.op(ScalarOp::bit_and, a, b);
     }
 
-    Value factor(int number) {
-        return in_context(contraction_, guard_, [&](ElementContext& context, const OpDef& def) {
-            const auto& body = std::get<ReduceBody>(def.body);
-            const Indices domain = reduce_domain(contraction_, body, context.op);
-            return body.factors[static_cast<std::size_t>(number)](context, home(contraction_), domain);
-        });
+    ValueId factor(const Side& side) {
+        return in_context(contraction_, guard_,
+                          [&](ElementContext& context, const OpDef& def) {
+                              const auto& body = std::get<ReduceBody>(def.body);
+                              const Indices domain = reduce_domain(contraction_, body, context.op);
+                              const auto& element = body.factors[static_cast<std::size_t>(side.factor)];
+                              return element(context, home(contraction_), domain);
+                          })
+            .re;
     }
 
     // --- Packed factors.
 
-    int packed_columns(bool writing) {
-        if (packed_columns_ < 0) {
-            const Dim size = extent(tiling_.batch) * column_panels_ * reduce_ * Dim(tiling_.panel_columns());
-            packed_columns_ = scratch_buffer("columns", 0, type_, size, writing);
-        }
-        return packed_columns_;
+    Dim packed_depth(const Side& side) const { return side.once ? reduce_ : Dim(tiling_.block); }
+
+    Index packed_offset(const Side& side, const Index& panel, const Index& element, const Index& k) const {
+        const Dim depth = packed_depth(side);
+        const Dim width = side.panel;
+        return side.in_lanes ? (panel * depth + k) * width + element : (panel * width + element) * depth + k;
     }
 
-    // In the tile's block: [panel, row, reduced], or [panel, reduced, row] when rows are contiguous in memory.
-    Index packed_row_offset(const Index& panel, const Index& row, const Index& k) const {
-        const Dim rows(tiling_.panel_rows);
-        const Dim block(tiling_.block);
-        return tiling_.rows_in_lanes ? (panel * block + k) * rows + row : (panel * rows + row) * block + k;
+    // Copies the panels that the loop variable `panel` counts: elements past the end are what the factor makes of
+    // zeros, and nobody looks at their sums.
+    void pack(Side& side, const Index& panel_in_buffer, const Index& panel, const Index& first_reduced,
+              const Dim& depth, const std::optional<Index>& limit) {
+        const LoopSpec elements{"e", Dim(side.panel), false, side.in_lanes, side.in_lanes ? 2 : 1};
+        const LoopSpec reduced{"k", depth, false, !side.in_lanes, 1};
+        Index element, k;
+        if (side.in_lanes) k = begin_loop("k", reduced, limit);
+        element = begin_loop("e", elements);
+        if (!side.in_lanes) k = begin_loop("k", reduced, limit);
+        const Index at = panel * Dim(side.panel) + element;
+        guard_ = inside(side, at);
+        bind(side.vars, at);
+        bind(tiling_.reduce, first_reduced + k);
+        b_.store(side.buffer, packed_offset(side, panel_in_buffer, element, k), factor(side));
+        guard_ = no_value;
+        close(2);
+    }
+
+    LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
+        const Index panel = begin_loop("panel", {"panel", batches_ * side.panels, true});
+        number = static_cast<int>(result_.scratch.size());
+        side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
+        bind(tiling_.batch, floor_div(panel, side.panels));
+        pack(side, panel, mod(panel, side.panels), 0, reduce_, std::nullopt);
+        close(1);
+        return finish(name);
+    }
+    Dim packed_size(const Side& side) const { return batches_ * side.panels * reduce_ * Dim(side.panel); }
+
+    void pack_in_tile(Side& side) {
+        side.buffer = local(side.name, side.tile_panels * side.panel * tiling_.block);
+        const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
+        pack(side, panel, side.first_panel + panel, first_reduced_, Dim(tiling_.block), reduced_limit());
+        close(1);
     }
 
     std::optional<Index> reduced_limit() const {
         if (tiling_.one_block) return std::nullopt;
+        if (reduce_.is_known() && reduce_.value() % tiling_.block == 0) return std::nullopt;
         return Index(reduce_) - first_reduced_;
     }
-    Index row_limit() const { return Index(row_panels_) - first_row_panel_; }
+    static Index panel_limit(const Side& side) { return Index(side.panels) - side.first_panel; }
 
-    void pack_rows() {
+    ValueId packed_value(Side& side, int number, const Index& panel, const Index& element, const Index& k) {
+        if (!side.once) return b_.load(side.buffer, packed_offset(side, panel, element, k));
+        if (side.buffer < 0) side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), false);
+        const Index number_of_panel = batch_ * side.panels + side.first_panel + panel;
+        return b_.load(side.buffer, packed_offset(side, number_of_panel, element, first_reduced_ + k));
+    }
+
+    int local(const std::string& name, std::int64_t elements) {
         BufferParam param;
-        param.name = "rows";
+        param.name = name;
         param.dtype = type_;
         param.role = BufferParam::Role::local;
-        param.size = Dim(tiling_.row_panels * tiling_.panel_rows * tiling_.block);
-        packed_rows_ = add_buffer(param, {});
-        const LoopSpec rows{"row", Dim(tiling_.panel_rows), false, tiling_.rows_in_lanes};
-        const LoopSpec reduced{"k", Dim(tiling_.block), false, !tiling_.rows_in_lanes};
-        const Index panel = begin_loop("panel", {"panel", Dim(tiling_.row_panels)}, row_limit());
-        Index row, k;
-        if (tiling_.rows_in_lanes) {
-            k = begin_loop("k", reduced, reduced_limit());
-            row = begin_loop("row", rows);
-        } else {
-            row = begin_loop("row", rows);
-            k = begin_loop("k", reduced, reduced_limit());
-        }
-        const Index at = (first_row_panel_ + panel) * Dim(tiling_.panel_rows) + row;
-        guard_ = below(at, rows_, tiling_.panel_rows);
-        bind(tiling_.rows, at);
-        bind(tiling_.reduce, first_reduced_ + k);
-        const Value value = factor(tiling_.row_factor);
-        b_.store(packed_rows_, packed_row_offset(panel, row, k), value.re);
-        close(3);
+        param.size = Dim(elements);
+        return add_buffer(param, {});
     }
 
     // --- The product.
 
-    void multiply_panels(const Index& block) {
-        const std::int64_t columns = tiling_.panel_columns();
-        const Index column_panel = begin_loop("column_panel", {"column_panel", Dim(tiling_.column_panels)},
-                                              Index(column_panels_) - first_column_panel_);
-        const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)}, row_limit());
-        const Index i = begin_loop("i", {"i", Dim(tiling_.panel_rows), false, false, tiling_.panel_rows});
-        const Index j = begin_loop("j", {"j", Dim(columns), false, true, tiling_.panel_vectors});
-        const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
-        b_.init_acc(sum);
-        const Index k = begin_loop("k", {"k", Dim(tiling_.block)}, reduced_limit());
-        const ValueId row_value = b_.load(packed_rows_, packed_row_offset(row_panel, i, k));
-        const Index panel = batch_ * column_panels_ + first_column_panel_ + column_panel;
-        const ValueId column_value =
-            b_.load(packed_columns(false), (panel * reduce_ + first_reduced_ + k) * Dim(columns) + j);
-        b_.accumulate(sum, b_.mul(row_value, column_value));
-        close(1);
-        const ValueId value = b_.acc_read(sum);
+    void multiply_panels() {
+        const Index column_panel =
+            begin_loop("column_panel", {"column_panel", Dim(tiling_.column_panels)}, panel_limit(columns_));
+        const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)}, panel_limit(rows_));
+        const Index i = begin_loop("i", {"i", Dim(rows_.panel), false, false, tiling_.panel_rows});
+        const Index j = begin_loop("j", {"j", Dim(columns_.panel), false, true, tiling_.panel_vectors});
+        const ValueId value = sum_over_block([&](const Index& k) {
+            return b_.mul(packed_value(rows_, shared_.rows, row_panel, i, k),
+                          packed_value(columns_, shared_.columns, column_panel, j, k));
+        });
         if (tiling_.one_block) {
-            const Index row = (first_row_panel_ + row_panel) * Dim(tiling_.panel_rows) + i;
-            const Index column = (first_column_panel_ + column_panel) * Dim(columns) + j;
-            guard_ = both(below(row, rows_, tiling_.panel_rows), below(column, columns_, columns));
+            const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
+            const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
+            guard_ = both(inside(rows_, row), inside(columns_, column));
             store_results(row, column, value);
+            guard_ = no_value;
         } else {
-            const Index at = sum_offset(row_panel * Dim(tiling_.panel_rows) + i, column_panel * Dim(columns) + j);
-            const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block));
-            b_.store(sums(), at, b_.add(b_.load(sums(), at, later), value));
+            add_to_sums(row_panel * Dim(rows_.panel) + i, column_panel * Dim(columns_.panel) + j, value);
         }
         close(4);
     }
 
-    // The sums of the blocks so far.
-    int sums() {
-        if (sums_ < 0) {
-            BufferParam param;
-            param.name = "sums";
-            param.dtype = type_;
-            param.role = BufferParam::Role::local;
-            param.size = Dim(tiling_.row_panels * tiling_.panel_rows * tiling_.column_panels * tiling_.panel_columns());
-            sums_ = add_buffer(param, {});
-        }
-        return sums_;
+    // The factors are read where they are, some rows of the column factor side by side.
+    void multiply_in_place() {
+        const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)});
+        const Index first_row = row_panel * Dim(rows_.panel);
+        const bool whole = rows_.extent.is_known() && rows_.extent.value() == tiling_.row_panels * rows_.panel;
+        const Index i = begin_loop("i", {"i", Dim(rows_.panel), false, false, tiling_.panel_rows},
+                                   whole ? std::nullopt : std::optional<Index>(Index(rows_.extent) - first_row));
+        const Index first_column = columns_.first_panel * Dim(columns_.panel);
+        const Index j = begin_loop("j", {"j", Dim(tile_columns()), false, true, tiling_.panel_vectors},
+                                   Index(columns_.extent) - first_column);
+        const ValueId value = sum_over_block([&](const Index& k) {
+            bind(tiling_.rows, first_row + i);
+            bind(tiling_.columns, first_column + j);
+            bind(tiling_.reduce, first_reduced_ + k);
+            const ValueId left = factor(rows_);
+            return b_.mul(left, factor(columns_));
+        });
+        add_to_sums(first_row + i, j, value);
+        close(3);
     }
-    Index sum_offset(const Index& row, const Index& column) const {
-        return row * Dim(tiling_.column_panels * tiling_.panel_columns()) + column;
+
+    template <typename Product>
+    ValueId sum_over_block(Product product) {
+        const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
+        b_.init_acc(sum);
+        const Index k = begin_loop("k", {"k", Dim(tiling_.block)}, reduced_limit());
+        b_.accumulate(sum, product(k));
+        close(1);
+        return b_.acc_read(sum);
+    }
+
+    // --- Sums that wait for the next block: [row of the tile, column of the tile].
+
+    std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
+    Index sum_offset(const Index& row, const Index& column) const { return row * Dim(tile_columns()) + column; }
+
+    void add_to_sums(const Index& row, const Index& column, ValueId value) {
+        if (sums_ < 0) sums_ = local("sums", tiling_.row_panels * rows_.panel * tile_columns());
+        const Index at = sum_offset(row, column);
+        const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
+        b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
     }
 
     void finish_tile() {
-        const Index first_row = first_row_panel_ * Dim(tiling_.panel_rows);
-        const Index first_column = first_column_panel_ * Dim(tiling_.panel_columns());
-        const Index i = begin_loop("i", {"i", Dim(tiling_.row_panels * tiling_.panel_rows)}, Index(rows_) - first_row);
-        const Index j =
-            begin_loop("j", {"j", Dim(tiling_.column_panels * tiling_.panel_columns()), false, true, tiling_.unroll},
-                       Index(columns_) - first_column);
-        guard_ = no_value;
-        store_results(first_row + i, first_column + j, b_.load(sums(), sum_offset(i, j)));
+        const Index first_row = rows_.first_panel * Dim(rows_.panel);
+        const Index first_column = columns_.first_panel * Dim(columns_.panel);
+        const Index i = begin_loop("i", {"i", Dim(tiling_.row_panels * rows_.panel)}, Index(rows_.extent) - first_row);
+        const Index j = begin_loop("j", {"j", Dim(tile_columns()), false, true, tiling_.unroll},
+                                   Index(columns_.extent) - first_column);
+        const ValueId sum = b_.load(sums_, sum_offset(i, j));
+        if (tiling_.splits > 1) {
+            const Index outer = (split_ * batches_ + batch_) * rows_.extent + first_row + i;
+            b_.store(split_sums(true), outer * columns_.extent + first_column + j, sum);
+        } else {
+            store_results(first_row + i, first_column + j, sum);
+        }
         close(2);
+    }
+
+    int split_sums(bool writing) {
+        if (writing) shared_.sums = static_cast<int>(result_.scratch.size());
+        const Dim size = Dim(tiling_.splits) * batches_ * rows_.extent * columns_.extent;
+        return scratch_buffer("split_sums", shared_.sums, type_, size, writing);
     }
 
     void store_results(const Index& row, const Index& column, ValueId sum) {
         bind(tiling_.rows, row);
         bind(tiling_.columns, column);
         pass_ = phases_.passes;
-        outer_values_[contraction_] = Value{sum};
+        outer_values_[contraction_] = Value{sum, no_value};
         store_outputs([](OpId) { return true; });
     }
 
     const Tiling& tiling_;
+    SharedScratch& shared_;
     OpId contraction_ = -1;
     DType type_ = DType::float32;
-    Dim rows_, columns_, reduce_;
-    Dim row_panels_, column_panels_;
+    Dim batches_, reduce_;
+    Side rows_, columns_;
     std::vector<Index> vars_;  // of the region
-    Index batch_, first_row_panel_, first_column_panel_, first_reduced_;
-    int packed_columns_ = -1;
-    int packed_rows_ = -1;
+    Index batch_ = 0, split_ = 0, block_ = 0, first_reduced_ = 0;
     int sums_ = -1;
 };
 
@@ -250,9 +347,16 @@ private:
 void lower_contraction(const Program& program, const Partition& partition, const Region& region,
                        const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
                        LoweredRegion& result) {
-    const auto writer = [&] { return ContractionWriter(program, partition, region, schedule, in_place, result); };
-    result.kernels.push_back(writer().write_packing(name + "_pack"));
-    result.kernels.push_back(writer().write_product(name));
+    SharedScratch shared;
+    const auto writer = [&] {
+        return ContractionWriter(program, partition, region, schedule, in_place, result, shared);
+    };
+    const Tiling& tiling = *schedule.tiling;
+    if (tiling.packed && tiling.rows_once) result.kernels.push_back(writer().write_packed_rows(name + "_rows"));
+    if (tiling.packed && tiling.columns_once)
+        result.kernels.push_back(writer().write_packed_columns(name + "_columns"));
+    result.kernels.push_back(writer().write_product(tiling.splits > 1 ? name + "_parts" : name));
+    if (tiling.splits > 1) result.kernels.push_back(writer().write_combination(name));
 }
 
 }  // namespace topstitch::stitch

@@ -28,14 +28,18 @@ struct LoopSpec {
     int unroll = 1;
 };
 
-// A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis. Both factors are
-// packed in the order in which the innermost loop reads them: that of the columns once, by a kernel of its own; that of
-// the rows block by block, by each tile.
+// A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis. Packed, both factors
+// are copied in the order in which the innermost loop reads them; direct, they are read where they are.
 struct Tiling {
     // Variables of the region, the most significant first: rows are what one factor alone depends on, columns what the
     // other alone does.
     std::vector<loopir::VarId> batch, rows, columns, reduce;
     int row_factor = 0;  // which factor the rows belong to
+    bool packed = true;
+    // A factor is packed once, by a kernel of its own, or block by block in each tile that needs it.
+    bool rows_once = false;
+    bool columns_once = false;
+    bool rows_in_lanes = false;  // the row factor lies along the rows in memory
     // Registers: `panel_rows` by `panel_vectors` vectors of `lanes` columns, a panel.
     int panel_rows = 1;
     int panel_vectors = 1;
@@ -43,10 +47,11 @@ struct Tiling {
     // A tile: so many panels in each direction.
     std::int64_t row_panels = 1;
     std::int64_t column_panels = 1;
-    std::int64_t block = 1;      // of the reduced axis
-    bool one_block = false;      // which is all of it: sums stay in registers until they are stored
-    bool rows_in_lanes = false;  // the row factor lies along the rows in memory
-    int unroll = 1;              // vectors of results that are finished together, when there are several blocks
+    std::int64_t block = 1;  // of the reduced axis
+    bool one_block = false;  // which is all of it: sums stay in registers until they are stored
+    // The reduced axis is split among this many tiles, and a second kernel adds their sums.
+    int splits = 1;
+    int unroll = 1;  // vectors of results that are finished together, when sums wait in memory
 
     int panel_columns() const { return panel_vectors * lanes; }
 };

@@ -11,11 +11,16 @@ namespace {
 
 using loopir::VarId;
 
-// Below these extents the operands are used too few times to be worth packing.
-constexpr std::int64_t min_rows = 16;
+// With fewer rows a packed factor is used too few times.
+constexpr std::int64_t min_packed_rows = 24;
 constexpr std::int64_t min_reduce = 16;
-constexpr std::int64_t min_multiplications = std::int64_t{48} * 48 * 48;
+constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_block = 512;
+constexpr std::int64_t direct_block = 8;          // rows of the column factor that are read side by side
+constexpr std::int64_t direct_columns = 1024;     // columns whose sums stay in the first-level cache
+constexpr std::int64_t max_direct_rows = 8;       // rows of registers in direct products
+constexpr std::int64_t worth_a_launch = 1 << 16;  // elements that may be packed again in the time of another launch
+constexpr std::int64_t worth_sharing = 1 << 19;   // multiplications of each thread
 
 class TilingChooser {
 public:
@@ -28,15 +33,29 @@ public:
         if (!find_contraction()) return std::nullopt;
         Tiling tiling;
         classify(tiling);
-        if (tiling.rows.empty() || tiling.columns.empty() || tiling.reduce.empty()) return std::nullopt;
+        if (tiling.columns.empty()) {
+            std::swap(tiling.rows, tiling.columns);
+            tiling.row_factor = 1;
+        }
+        if (tiling.columns.empty() || tiling.reduce.empty()) return std::nullopt;
         order_by_store(tiling);
         const std::int64_t rows = count(tiling.rows);
         const std::int64_t columns = count(tiling.columns);
         const std::int64_t reduce = count(tiling.reduce);
-        choose_panel(tiling, columns);
-        if (rows < min_rows || columns < tiling.lanes || reduce < min_reduce) return std::nullopt;
-        if (rows * columns * reduce < min_multiplications) return std::nullopt;
-        choose_blocks(tiling, rows, columns, reduce);
+        if (reduce < min_reduce || rows * columns * reduce < min_multiplications) return std::nullopt;
+        const auto bytes = static_cast<int>(size_of(compute_type(type_)));
+        tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
+        if (columns < tiling.lanes) return std::nullopt;
+        if (rows < min_packed_rows) {
+            if (!columns_contiguous_) return std::nullopt;
+            choose_direct(tiling, rows, columns, reduce);
+        } else {
+            choose_panel(tiling, columns);
+            choose_blocks(tiling, rows, columns, reduce);
+        }
+        double cost = 0;
+        for (const auto& [op, member] : region_.members) cost += access(op).cost;
+        tiling.unroll = cost < 20 ? 4 : 2;
         return tiling;
     }
 
@@ -88,7 +107,7 @@ private:
     }
 
     // Columns are what the result is contiguous along, so that it is stored in vectors.
-    void order_by_store(Tiling& tiling) const {
+    void order_by_store(Tiling& tiling) {
         std::vector<RegionAccess> accesses = buffer_accesses(program_, partition_, region_);
         const auto store = std::find_if(accesses.begin(), accesses.end(), [](const auto& a) { return a.store; });
         const auto stride = [this](const Index& offset, VarId var) {
@@ -100,18 +119,21 @@ private:
         };
         if (contiguous(tiling.rows) && !contiguous(tiling.columns)) {
             std::swap(tiling.rows, tiling.columns);
-            tiling.row_factor = 1;
+            tiling.row_factor = 1 - tiling.row_factor;
         }
         for (std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
             std::stable_sort(vars->begin(), vars->end(),
                              [&](VarId a, VarId b) { return stride(store->offset, a) > stride(store->offset, b); });
         }
         // Which way the row factor lies in memory.
-        const VarId row = tiling.rows.back();
+        const VarId row = tiling.rows.empty() ? VarId{-1} : tiling.rows.back();
         const VarId inner = tiling.reduce.back();
         const VarId column = tiling.columns.back();
         int along_rows = 0;
         for (const RegionAccess& access : accesses) {
+            if (!access.store && access.offset.depends_on(inner) && access.offset.depends_on(column)) {
+                columns_contiguous_ = columns_contiguous_ && stride(access.offset, column) == 1;
+            }
             if (access.store || access.offset.depends_on(column) || !access.offset.depends_on(inner)) continue;
             if (stride(access.offset, row) == 1) ++along_rows;
             if (stride(access.offset, inner) == 1) --along_rows;
@@ -122,10 +144,25 @@ private:
 
     // As many accumulators as registers allow, beside those for one row of columns and one broadcast.
     void choose_panel(Tiling& tiling, std::int64_t columns) const {
-        const auto bytes = static_cast<int>(size_of(compute_type(type_)));
-        tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
         tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
         tiling.panel_rows = (machine_.vector_registers - 4) / tiling.panel_vectors;
+    }
+
+    // Few rows: the column factor streams through once, some of its rows at a time, into sums in the first-level cache.
+    void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
+        tiling.packed = false;
+        const std::int64_t panels = (rows + max_direct_rows - 1) / max_direct_rows;
+        tiling.panel_rows = static_cast<int>((rows + panels - 1) / panels);
+        tiling.panel_vectors = tiling.panel_rows > 4 ? 1 : 2;
+        tiling.row_panels = panels;
+        tiling.block = direct_block;
+        const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
+        const std::int64_t most = std::max<std::int64_t>(direct_columns / tiling.panel_columns(), 1);
+        std::int64_t tiles = (column_panels + most - 1) / most;
+        const std::int64_t work = rows * columns * reduce;
+        share(tiling, work, column_panels, tiles);
+        tiling.column_panels = (column_panels + tiles - 1) / tiles;
+        split(tiling, work, tiles, reduce);
     }
 
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
@@ -138,30 +175,48 @@ private:
 
         const std::int64_t row_panels = (rows + tiling.panel_rows - 1) / tiling.panel_rows;
         const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
-        // The packed rows of a tile lie in a quarter of the second-level cache.
-        const std::int64_t most_rows =
-            std::max<std::int64_t>(machine_.l2_bytes / 4 / (tiling.panel_rows * tiling.block * bytes), 1);
-        // Sums that wait for the next block lie in another.
-        const std::int64_t most_columns =
-            tiling.one_block
-                ? column_panels
-                : std::max<std::int64_t>(
-                      machine_.l2_bytes / 4 / (most_rows * tiling.panel_rows * tiling.panel_columns() * bytes), 1);
+        // The packed rows of a tile lie in a quarter of the second-level cache; what else waits there in another.
+        const std::int64_t quarter = machine_.l2_bytes / 4 / bytes;
+        const auto fit = [quarter](std::int64_t elements) { return std::max<std::int64_t>(quarter / elements, 1); };
+        const std::int64_t most_rows = std::min(fit(tiling.panel_rows * tiling.block), row_panels);
         std::int64_t row_tiles = (row_panels + most_rows - 1) / most_rows;
-        std::int64_t column_tiles = (column_panels + most_columns - 1) / most_columns;
-        // Equal shares for all threads.
-        const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
-        const auto even = [&] { return batches * row_tiles * column_tiles % machine_.threads == 0; };
-        for (std::int64_t more = 0; more < machine_.threads && !even() && row_tiles < row_panels; ++more) ++row_tiles;
-        for (std::int64_t more = 0; more < machine_.threads && !even() && column_tiles < column_panels; ++more) {
-            ++column_tiles;
-        }
+        const std::int64_t work = rows * columns * reduce;
+        share(tiling, work, row_panels, row_tiles);
         tiling.row_panels = (row_panels + row_tiles - 1) / row_tiles;
-        tiling.column_panels = (column_panels + column_tiles - 1) / column_tiles;
 
-        double cost = 0;
-        for (const auto& [op, member] : region_.members) cost += access(op).cost;
-        tiling.unroll = cost < 20 ? 4 : 2;
+        tiling.columns_once = (row_tiles - 1) * columns * reduce > worth_a_launch;
+        std::int64_t most_columns = column_panels;
+        if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
+        if (!tiling.one_block) {
+            const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns();
+            most_columns = std::min(most_columns, fit(sums));
+        }
+        std::int64_t column_tiles = (column_panels + most_columns - 1) / most_columns;
+        share(tiling, work, column_panels, column_tiles, row_tiles);
+        tiling.column_panels = (column_panels + column_tiles - 1) / column_tiles;
+        split(tiling, work, row_tiles * column_tiles, reduce);
+        tiling.rows_once = (column_tiles - 1) * rows * reduce > worth_a_launch && column_tiles > 4;
+    }
+
+    // Splits the reduced axis when there are fewer tiles than threads.
+    void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const {
+        const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
+        const std::int64_t blocks = (reduce + tiling.block - 1) / tiling.block;
+        if (batches * tiles >= machine_.threads || work / machine_.threads < worth_sharing) return;
+        const std::int64_t splits = (machine_.threads + batches * tiles - 1) / (batches * tiles);
+        if (blocks < 2 * splits) return;
+        tiling.splits = static_cast<int>(splits);
+        tiling.one_block = false;
+    }
+
+    // Raises the number of tiles until all threads have equal shares, if there is work enough and tiles can be had.
+    void share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
+               std::int64_t others = 1) const {
+        const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
+        if (work / machine_.threads < worth_sharing) return;
+        std::int64_t most = tiles;
+        while (most < tiles + machine_.threads && batches * most * others % machine_.threads != 0) ++most;
+        if (most <= panels) tiles = most;
     }
 
     const Program& program_;
@@ -171,6 +226,7 @@ private:
     const Machine& machine_;
     OpId contraction_ = -1;
     DType type_ = DType::float32;
+    bool columns_contiguous_ = true;  // the column factor lies along the columns in memory
 };
 
 }  // namespace
@@ -194,6 +250,8 @@ std::string str(const Tiling& tiling, const Region& region) {
     text += concat("; panels of ", tiling.panel_rows, " by ", tiling.panel_columns(), ", tiles of ",
                    tiling.row_panels * tiling.panel_rows, " by ", tiling.column_panels * tiling.panel_columns());
     if (!tiling.one_block) text += concat(", blocks of ", tiling.block);
+    if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
+    if (!tiling.packed) text += ", read in place";
     return text;
 }
 

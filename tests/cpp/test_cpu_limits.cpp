@@ -25,6 +25,15 @@ std::vector<float> counted(std::int64_t count) {
     return values;
 }
 
+// The size arguments for n = count.
+std::vector<std::int64_t> sizes_for(const Kernel& kernel, std::int64_t count) {
+    std::vector<std::int64_t> sizes;
+    for (const Dim& param : loopir::size_params(kernel)) {
+        sizes.push_back(param.evaluate([&](std::string_view) { return count; }));
+    }
+    return sizes;
+}
+
 }  // namespace
 
 TEST_CASE("limits: tiles over a vector, the last one short") {
@@ -49,9 +58,10 @@ TEST_CASE("limits: tiles over a vector, the last one short") {
                                                    Data::of(std::vector<float>(expected.size()))};
                 for (const TargetInfo& target : test_targets()) {
                     const auto compiled = compile(std::span(&kernel, 1), target).front();
-                    CHECK(run_compiled(kernel, *compiled, buffers, {count}, 1)[1].as<float>() == expected);
+                    CHECK(run_compiled(kernel, *compiled, buffers, sizes_for(kernel, count), 1)[1].as<float>() ==
+                          expected);
                 }
-                CHECK(run_interpreted(kernel, buffers, {count})[1].as<float>() == expected);
+                CHECK(run_interpreted(kernel, buffers, sizes_for(kernel, count))[1].as<float>() == expected);
             }
         }
     }
@@ -96,9 +106,9 @@ TEST_CASE("limits: a sum over blocks, register tiles around it") {
             const std::vector<Data> buffers = {Data::of(a), Data::of(c), Data::of(std::vector<float>(rows * columns))};
             for (const TargetInfo& target : test_targets()) {
                 const auto compiled = compile(std::span(&kernel, 1), target).front();
-                CHECK(run_compiled(kernel, *compiled, buffers, {count}, 1)[2].as<float>() == expected);
+                CHECK(run_compiled(kernel, *compiled, buffers, sizes_for(kernel, count), 1)[2].as<float>() == expected);
             }
-            CHECK(run_interpreted(kernel, buffers, {count})[2].as<float>() == expected);
+            CHECK(run_interpreted(kernel, buffers, sizes_for(kernel, count))[2].as<float>() == expected);
         }
     }
 }
@@ -117,7 +127,7 @@ TEST_CASE("limits: they are printed, and refused where they make no sense") {
     };
     CHECK(loopir::print(kernel(true)).find("for i in 0..4 below n - 4*t") != std::string::npos);
     Kernel broken = kernel(false);
-    auto& outer = std::get<loopir::Loop>(broken.body.stmts.front());
+    auto& outer = std::get<loopir::Loop>(broken.body.stmts.back());
     outer.limit = Index(3);
     outer.parallel = true;
     CHECK_THROWS_AS(loopir::verify(broken), InternalError);
