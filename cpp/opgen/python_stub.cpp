@@ -1,5 +1,6 @@
 // The stub of the Python functions: topstitch/_ops.pyi.
 // The functions themselves are made from the registry when the package is imported (python/topstitch/_ops.py).
+#include <algorithm>
 #include <sstream>
 
 #include "opgen/opgen.h"
@@ -81,7 +82,11 @@ void write_function(std::ostream& out, const OpDef& def) {
         if (!attr.required) out << " = " << python_fallback(attr);
         out << ",\n";
     }
-    out << "    *,\n    name: str = ...,\n) -> " << (gives_one(def) ? "Tensor" : "list[Tensor]") << ":\n";
+    const bool no_tensor =
+        std::all_of(def.args.begin(), def.args.end(), [](const ArgDef& arg) { return arg.optional; });
+    out << "    *,\n"
+        << (no_tensor ? "    graph: Graph | None = None,\n" : "") << "    name: str = ...,\n) -> "
+        << (gives_one(def) ? "Tensor" : "list[Tensor]") << ":\n";
     std::string doc;
     for (char c : def.doc) doc += c == '\\' ? std::string("\\\\") : std::string(1, c);
     out << "    \"\"\"\n" << wrapped(doc, "    ", 100) << "    \"\"\"\n";
@@ -93,7 +98,7 @@ void write_python_stub(std::ostream& out) {
     out << "\"\"\"The functions of all operations.\n\nGenerated from the registry: change the OpDef "
            "instead.\n\"\"\"\n\n"
            "from collections.abc import Sequence\nfrom typing import Literal\n\n"
-           "from ._core import Tensor\nfrom ._types import ArrayLike, DTypeLike, ShapeLike, TensorLike\n\n"
+           "from ._core import Graph, Tensor\nfrom ._types import ArrayLike, DTypeLike, ShapeLike, TensorLike\n\n"
            "__all__ = [\n";
     for (const OpDef* def : public_ops()) out << "    \"" << def->name << "\",\n";
     out << "]\n";

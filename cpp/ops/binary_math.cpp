@@ -89,7 +89,7 @@ OpDef complex_op() {
         {.name = "complex",
          .mpsgraph = {"complexTensor"},
          .dtypes = floats,
-         .doc = "The complex64 tensor with real part a and imaginary part b, both float32."},
+         .doc = "The complex64 tensor with the given real and imaginary parts, both float32."},
         [](ElementContext&, DType, const Value& a, const Value& b) { return Value{a.re, b.re}; },
         binary_rule([](GradientContext& g) { return unary("real", g.grad()); },
                     [](GradientContext& g) { return unary("imag", g.grad()); }));

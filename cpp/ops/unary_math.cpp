@@ -81,7 +81,7 @@ void add_roots(std::vector<OpDef>& ops) {
         "real part is not negative. The derivative at 0 is inf.",
         [](GradientContext& g) { return chain(g.grad(), 0.5 / g.output()); }));
     ops.push_back(real_function("rsqrt", {"reciprocalSquareRoot", "reverseSquareRoot"}, "", ScalarOp::rsqrt,
-                                "1 / sqrt(x): inf at 0, NaN below, 0 at inf.", [](GradientContext& g) {
+                                "1 / sqrt(x): +-inf at +-0, NaN below, 0 at inf.", [](GradientContext& g) {
                                     return g.grad() * (-0.5 * g.output() * square(g.output()));
                                 }));
     ops.push_back(real_function("cbrt", {}, "", ScalarOp::cbrt,

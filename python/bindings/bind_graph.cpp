@@ -19,7 +19,9 @@ namespace {
 
 const OpDef& find_or_explain(const std::string& name) {
     if (const OpDef* def = find_op(name)) return *def;
-    throw UserError(concat("[", name, "] there is no operation of this name; topstitch.ops() lists them all"));
+    throw UserError(
+        concat("[", name,
+               "] there is no operation of this name; docs/operations.md lists them all, and so does dir(topstitch)"));
 }
 
 NamedAttributes attributes_from_python(const OpDef& def, const py::dict& given) {
@@ -84,7 +86,7 @@ std::string tensor_repr(const Tensor& tensor) {
     throw TypeError(
         concat("Tensor: a ", tensor.type().str(),
                " cannot be iterated, its elements are known only in a run; index it (x[0]), or take it apart "
-               "with topstitch.split or topstitch.unstack"));
+               "with topstitch.split"));
 }
 
 [[noreturn]] void no_array(const Tensor& tensor) {

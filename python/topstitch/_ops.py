@@ -35,7 +35,7 @@ def _docstring(op: dict[str, Any]) -> str:
     lines = [op["doc"], "", "Parameters", "----------"]
     lines += [f"{arg['name']}\n    {arg['doc']}" for arg in op["args"]]
     for attribute in op["attributes"]:
-        choices = f" One of {', '.join(map(repr, attribute['choices']))}." if attribute["choices"] else ""
+        choices = f". One of {', '.join(map(repr, attribute['choices']))}." if attribute["choices"] else ""
         lines.append(f"{_python_name(attribute['name'])}\n    {attribute['doc']}{choices}")
     if op["mpsgraph"]:
         lines += ["", f"MPSGraph: {', '.join(op['mpsgraph'])}."]
@@ -55,14 +55,21 @@ def _signature(op: dict[str, Any]) -> inspect.Signature:
         for a in op["attributes"]
         if not a["required"]
     ]
-    name = inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default="")
-    return inspect.Signature([*required, *optional, name])
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    graph = [inspect.Parameter("graph", keyword, default=None)] if _needs_no_tensor(op) else []
+    return inspect.Signature([*required, *optional, *graph, inspect.Parameter("name", keyword, default="")])
+
+
+def _needs_no_tensor(op: dict[str, Any]) -> bool:
+    """The graph has to be told, then."""
+    return all(arg["optional"] for arg in op["args"])
 
 
 def _make(op: dict[str, Any]) -> Callable[..., Any]:
     op_name: str = op["name"]
     signature = _signature(op)
-    parameters = list(signature.parameters.values())[:-1]
+    parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    takes_graph = "graph" in signature.parameters
     position = {parameter.name: k for k, parameter in enumerate(parameters)}
     defaults = [parameter.default for parameter in parameters]
     arguments = [(position[arg["name"]], arg["variadic"]) for arg in op["args"]]
@@ -70,6 +77,7 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
     one_result = len(op["results"]) == 1 and not op["many_results"]
 
     def function(*args: Any, name: str = "", **kwargs: Any) -> Any:
+        graph = kwargs.pop("graph", None) if takes_graph else None
         if len(args) > len(defaults):
             raise TypeError(f"{op_name}() takes at most {len(defaults)} arguments ({len(args)} given): {signature}")
         values = [*args, *defaults[len(args) :]]
@@ -96,7 +104,10 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
             for k, key, kind in attributes
             if values[k] is not None
         }
-        outputs = _core.apply(op_name, inputs, given, name)
+        if graph is None:
+            outputs = _core.apply(op_name, inputs, given, name)
+        else:
+            outputs = graph.apply(op_name, inputs, given, name)
         return outputs[0] if one_result else outputs
 
     function.__name__ = function.__qualname__ = op_name
@@ -106,5 +117,5 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
     return function
 
 
-__all__ = [op["name"] for op in _core.ops() if not op["internal"] and op["family"] != "builtin"]
+__all__ = [op["name"] for op in _core.ops() if not op["internal"] and op["body"] != "builtin"]
 globals().update({op["name"]: _make(op) for op in _core.ops() if op["name"] in __all__})

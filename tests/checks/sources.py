@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (".ci", ".github", "bench", "cmake", "cpp", "cuda", "examples", "metal", "python", "tests")
+FOLDERS = (".ci", ".github", "bench", "cmake", "cpp", "cuda", "docs", "examples", "metal", "python", "tests")
 SUFFIXES = {".c", ".cmake", ".cpp", ".cu", ".cuh", ".h", ".in", ".map", ".metal", ".mm", ".py", ".pyi", ".sh", ".yml"}
 ROOT_FILES = ("CMakeLists.txt", "pyproject.toml", ".pre-commit-config.yaml", ".clang-tidy")
 

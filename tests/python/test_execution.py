@@ -261,3 +261,19 @@ threading.Thread(target=lambda: [g.run({x: np.ones(100000, np.float32)}, y) for 
 g.run({x: np.ones(100000, np.float32)}, y)
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_operations_without_tensors_are_told_the_graph() -> None:
+    graph = ts.Graph()
+    rows = ts.coordinates(axis=0, shape=(2, 3), graph=graph)
+    assert graph.run({}, rows).tolist() == [[0, 0, 0], [1, 1, 1]]
+    with pytest.raises(TypeError, match="graph"):
+        ts.coordinates(axis=0, shape=(2, 3))
+
+
+def test_stop_gradient_hides_one_path() -> None:
+    graph = ts.Graph()
+    x = graph.placeholder(())
+    y = x * ts.stop_gradient(x * x)
+    slope = ts.gradients(y, [x])[x]
+    assert float(graph.run({x: np.float32(3)}, slope)) == 9
