@@ -134,6 +134,10 @@ LaneIndex Emitter::var_index(loopir::VarId var, const CopyId& id) {
     } else {
         result.base.addends.push_back(state.position);
     }
+    if (state.offset != 0) {
+        result.base.constant += state.offset;
+        result.alignment = std::gcd(result.alignment, state.offset);
+    }
     int axis_number = 0;
     if (const Axis* axis = axis_of(var, &axis_number)) {
         const std::int64_t offset = static_cast<std::int64_t>(id[static_cast<std::size_t>(axis_number)]) * axis->lanes;

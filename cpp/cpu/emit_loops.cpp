@@ -12,15 +12,17 @@ namespace topstitch::cpu {
 
 using llvm::Value;
 
-// A run of iterations [begin, end) in steps of lanes * copies.
+// A run of iterations [begin, end) in steps of lanes * copies * repeats.
 struct Emitter::Phase {
     int lanes = 1;
     int copies = 1;
+    int repeats = 1;
     bool masked = false;  // the last step may be short
     Value* begin = nullptr;
     Value* end = nullptr;  // begin plus a multiple of the step, unless masked
 
-    int step() const { return lanes * copies; }
+    int together() const { return lanes * copies; }
+    int step() const { return together() * repeats; }
 };
 
 namespace {
@@ -41,8 +43,8 @@ void Emitter::emit(const loopir::Loop& loop) {
     if (loop.limit) end = clamp(*loop.limit, end);
     Value* position = loop.parallel ? static_cast<Value*>(function_.getArg(3)) : code_.number(0);
 
-    const auto run = [&](int lanes, int copies, bool whole) {
-        Phase phase{lanes, copies, false, position, end};
+    const auto run = [&](int lanes, int copies, bool whole, int repeats = 1) {
+        Phase phase{lanes, copies, repeats, false, position, end};
         if (whole && phase.step() > 1) {
             // The iterations that fill whole steps.
             Value* count = code_.sub(end, position);
@@ -53,11 +55,12 @@ void Emitter::emit(const loopir::Loop& loop) {
     };
     if (shape.step() > 1) run(shape.lanes, shape.copies, true);
     if (shape.lanes == 1) {
+        if (shape.repeats > 1) run(1, 1, true, shape.repeats);
         run(1, 1, false);
     } else if (position == end) {
         return;
     } else if (can_mask(shape)) {
-        Phase rest{shape.lanes, 1, true, position, end};
+        Phase rest{shape.lanes, 1, 1, true, position, end};
         const auto steps = number_of_steps(position, end, 1);
         if (steps && *steps % shape.lanes == 0) rest.masked = false;
         emit_phase(loop, shape, rest);
@@ -97,7 +100,7 @@ void Emitter::emit_phase(const loopir::Loop& loop, const LoopShape& shape, const
         code_.push_scope();
     }
 
-    const bool together = phase.step() > 1;
+    const bool together = phase.together() > 1;
     const int axis = static_cast<int>(axes_.size());
     if (together) {
         axes_.push_back({loop.var, phase.copies, phase.lanes});
@@ -195,9 +198,11 @@ void Emitter::emit_body(const loopir::Loop& loop, const Phase& phase, Value* pos
     Var& var = vars_[static_cast<std::size_t>(loop.var)];
     // Loops start at 0, and chunks of a parallel loop at a multiple of its step; the leftovers of a vector loop
     // start where whole vectors end.
-    var = {position, phase.step()};
     if (phase.masked) axes_.back().active = code_.below(position, phase.end, phase.lanes);
-    emit_block(loop.body.front());
+    for (int repeat = 0; repeat < phase.repeats; ++repeat) {
+        var = {position, static_cast<std::int64_t>(repeat) * phase.together(), phase.step()};
+        emit_block(loop.body.front());
+    }
     var = {};
 }
 

@@ -227,14 +227,22 @@ void Emitter::store_copies(const loopir::Store& store, AxisSet axes, bool stream
     const int lanes = lanes_of(axes);
     // Every lane, also one past the end, has its own place in a private local.
     Value* active = active_lanes(axes & ~(private_axes(store.buffer) & ~axes_of(store.index)));
+    // One condition for all lanes is a branch.
+    const bool uniform =
+        store.guard != no_value && active == nullptr && lanes > 1 && lanes_of(copies(store.guard).axes) == 1;
     for_each_copy(axes, [&](const CopyId& id) {
         Value* condition = active;
-        if (store.guard != no_value) {
+        if (store.guard != no_value && !uniform) {
             condition = value_in(copies(store.guard), id, lanes);
             if (active != nullptr) condition = ir_.CreateAnd(condition, active);
         }
         Value* value = scalar_.narrow(value_in(copies(store.value), id, lanes), memory_dtype(store.buffer));
         const Place at = place(store.buffer, store.index, id);
+        if (uniform) {
+            const Copies& guard = copies(store.guard);
+            return when(guard.values[number_of(id, guard.axes)],
+                        [&] { store_lanes(store.buffer, at, value, nullptr, lanes); });
+        }
         if (!streaming) return store_lanes(store.buffer, at, value, condition, lanes);
         store_streaming(at.pointer, value);
     });
@@ -269,13 +277,30 @@ void Emitter::store_lanes(int buffer, const Place& place, Value* value, Value* g
         value = ir_.CreateVectorReverse(value);
         if (guard != nullptr) guard = ir_.CreateVectorReverse(guard);
     }
-    if (guard == nullptr) {
-        ir_.CreateAlignedStore(value, pointer, element_align(type));
-    } else if (masks_natively(buffer)) {
-        ir_.CreateMaskedStore(value, pointer, element_align(type), guard);
-    } else {
-        store_each(buffer, {pointer, code_.number(1)}, value, guard, lanes);
-    }
+    const auto store_all = [&] { ir_.CreateAlignedStore(value, pointer, element_align(type)); };
+    if (guard == nullptr) return store_all();
+    const auto store_some = [&] {
+        if (masks_natively(buffer)) {
+            ir_.CreateMaskedStore(value, pointer, element_align(type), guard);
+        } else {
+            store_each(buffer, {pointer, code_.number(1)}, value, guard, lanes);
+        }
+    };
+    if (target_.vector_bytes >= 64) return store_some();
+    // Before AVX-512 a masked store takes as long as a dozen others, and at most edges of tiles need one.
+    llvm::BasicBlock* whole = code_.new_block("whole");
+    llvm::BasicBlock* part = code_.new_block("part");
+    llvm::BasicBlock* after = code_.new_block("stored");
+    ir_.CreateCondBr(ir_.CreateAndReduce(guard), whole, part);
+    ir_.SetInsertPoint(whole);
+    store_all();
+    ir_.CreateBr(after);
+    ir_.SetInsertPoint(part);
+    code_.push_scope();
+    store_some();
+    code_.pop_scope();
+    ir_.CreateBr(after);
+    ir_.SetInsertPoint(after);
 }
 
 void Emitter::store_each(int buffer, const Place& place, Value* value, Value* guard, int lanes) {

@@ -170,6 +170,7 @@ private:
     std::vector<AccState> accumulators_;
     struct Var {
         llvm::Value* position = nullptr;  // of the first iteration of the group
+        std::int64_t offset = 0;          // to be added to it
         std::int64_t alignment = 1;       // which is a multiple of this
     };
     std::vector<Var> vars_;

@@ -215,7 +215,8 @@ private:
         const char* names[] = {"buffers", "sizes", "scratch", "begin", "end"};
         for (unsigned i = 0; i < 5; ++i) function->getArg(i)->setName(names[i]);
         function->addFnAttr(llvm::Attribute::NoUnwind);
-        // A spilled vector that crosses a page makes a loop ten times slower, and LLVM does not align the stack for spills.
+        // A spilled vector that crosses a page makes a loop ten times slower, and LLVM does not align the stack for
+        // spills.
         function->addFnAttr(llvm::Attribute::getWithStackAlignment(function->getContext(), llvm::Align(64)));
         function->addFnAttr("target-cpu", target_.cpu);
         if (!target_.features.empty()) function->addFnAttr("target-features", target_.features);

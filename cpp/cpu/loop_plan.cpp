@@ -26,6 +26,8 @@ namespace {
 
 // Copies of all enclosing loops together: more than the registers of any target.
 constexpr int most_copies = 32;
+constexpr int repeats = 4;
+constexpr std::size_t most_repeated = 8;  // values in the body of a loop whose iterations are repeated
 
 template <typename T>
 bool contains(const std::vector<T>& list, const T& item) {
@@ -173,12 +175,23 @@ private:
                 place.factor *= shape.step();
             }
         }
+        if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel) shape.repeats = repeats_of(loop, contents);
         if (loop.parallel) plan_.granularity_ = shape.step();
         const int copies = copies_around * shape.copies;
         plan_.shapes_[&loop] = std::move(shape);
         for (const Stmt& stmt : loop.body.front().stmts) {
             if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner, copies);
         }
+    }
+
+    // A short sum spends much of its time on counting: that is done once for several of its terms.
+    static int repeats_of(const Loop& loop, const LoopContents& contents) {
+        const auto is_loop = [](const Stmt& stmt) { return std::holds_alternative<Loop>(stmt); };
+        const std::vector<Stmt>& stmts = loop.body.front().stmts;
+        if (contents.values.size() > most_repeated || std::any_of(stmts.begin(), stmts.end(), is_loop)) return 1;
+        if (!loop.extent.is_known()) return repeats;
+        return static_cast<int>(loop.extent.value() <= 2 * repeats ? std::max<std::int64_t>(loop.extent.value(), 1)
+                                                                   : repeats);
     }
 
     // Each iteration writes an element of its own at the same index, so that concurrent ones need one each.

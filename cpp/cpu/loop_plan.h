@@ -15,6 +15,8 @@ namespace topstitch::cpu {
 struct LoopShape {
     int lanes = 1;
     int copies = 1;
+    // Iterations that follow each other without a test between them, where lanes and copies are 1.
+    int repeats = 1;
     // Accumulators that are initialised outside and accumulated inside.
     std::vector<int> carried;
     // Every access along the vector is contiguous or to one place, so that a short vector may be masked.

@@ -12,6 +12,8 @@ using loopir::ScalarOp;
 using loopir::ValueId;
 using loopir::VarId;
 
+constexpr std::int64_t row_padding = 16;
+
 Dim ceil_div(const Dim& count, std::int64_t step) {
     return floor_div(count + Dim(step - 1), Dim(step));
 }
@@ -166,7 +168,11 @@ private:
 
     // --- Packed factors.
 
-    Dim packed_depth(const Side& side) const { return side.once ? reduce_ : Dim(tiling_.block); }
+    // Elements that lie along the reduced axis are read side by side: a power of two between them would put them all
+    // into the same lines of the cache.
+    Dim packed_depth(const Side& side) const {
+        return (side.once ? reduce_ : Dim(tiling_.block)) + Dim(side.in_lanes ? 0 : row_padding);
+    }
 
     Index packed_offset(const Side& side, const Index& panel, const Index& element, const Index& k) const {
         const Dim depth = packed_depth(side);
@@ -202,10 +208,10 @@ private:
         close(1);
         return finish(name);
     }
-    Dim packed_size(const Side& side) const { return batches_ * side.panels * reduce_ * Dim(side.panel); }
+    Dim packed_size(const Side& side) const { return batches_ * side.panels * packed_depth(side) * Dim(side.panel); }
 
     void pack_in_tile(Side& side) {
-        side.buffer = local(side.name, side.tile_panels * side.panel * tiling_.block);
+        side.buffer = local(side.name, Dim(side.tile_panels * side.panel) * packed_depth(side));
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
         pack(side, panel, side.first_panel + panel, first_reduced_, Dim(tiling_.block), reduced_limit());
         close(1);
@@ -225,12 +231,12 @@ private:
         return b_.load(side.buffer, packed_offset(side, number_of_panel, element, first_reduced_ + k));
     }
 
-    int local(const std::string& name, std::int64_t elements) {
+    int local(const std::string& name, const Dim& elements) {
         BufferParam param;
         param.name = name;
         param.dtype = type_;
         param.role = BufferParam::Role::local;
-        param.size = Dim(elements);
+        param.size = elements;
         return add_buffer(param, {});
     }
 
@@ -295,7 +301,7 @@ private:
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(tile_columns()) + column; }
 
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
-        if (sums_ < 0) sums_ = local("sums", tiling_.row_panels * rows_.panel * tile_columns());
+        if (sums_ < 0) sums_ = local("sums", Dim(tiling_.row_panels * rows_.panel * tile_columns()));
         const Index at = sum_offset(row, column);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
         b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));

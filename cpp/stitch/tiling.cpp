@@ -244,8 +244,8 @@ std::string str(const Tiling& tiling, const Region& region) {
         }
         return text;
     };
-    std::string text = concat("product of ", extents(tiling.rows), " rows and ", extents(tiling.columns),
-                              " columns over ", extents(tiling.reduce));
+    std::string text = concat("product of ", tiling.rows.empty() ? "1" : extents(tiling.rows), " rows and ",
+                              extents(tiling.columns), " columns over ", extents(tiling.reduce));
     if (!tiling.batch.empty()) text += concat(", batch ", extents(tiling.batch));
     text += concat("; panels of ", tiling.panel_rows, " by ", tiling.panel_columns(), ", tiles of ",
                    tiling.row_panels * tiling.panel_rows, " by ", tiling.column_panels * tiling.panel_columns());
