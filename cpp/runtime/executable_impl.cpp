@@ -105,7 +105,7 @@ std::shared_ptr<const Variant> ExecutableImpl::compile(const GraphData& graph, c
             request.hints[name] = size;
             dims.push_back(Dim::symbol(name));
         }
-        request.feeds.push_back({signature_.feeds[k], type.dtype, Shape(std::move(dims))});
+        request.feeds.push_back({signature_.feeds[k], type.dtype, Shape(std::move(dims)), type.shape});
     }
     Device& device = signature_.options.interpret ? interpreter_device() : cpu_device();
     return std::make_shared<const Variant>(request, signature_.options, device);
