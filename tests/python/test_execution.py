@@ -143,6 +143,16 @@ def test_results_into_given_arrays() -> None:
     np.testing.assert_array_equal(array, out)
 
 
+def test_results_cannot_be_given_what_is_copied() -> None:
+    """A list would be converted to an array that the caller never sees."""
+    graph = ts.Graph()
+    x = graph.placeholder(())
+    executable = graph.compile([x], [x * 2.0])
+    for out in ([1.5], 1.5, [[1.5]]):
+        with pytest.raises(ValueError, match=r"\[run\] out: .* has to be copied"):
+            executable.run(np.float32(1), out=out)
+
+
 def test_feed_freed_while_results_live() -> None:
     graph = ts.Graph()
     x = graph.placeholder((1000,))
