@@ -263,6 +263,26 @@ def test_one_kernel(build) -> None:
     assert graph.compile([x], build(x)).report().kernels == 1
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, 0:],
+        lambda x: ts.roll(x, [0], axis=[1]),
+        lambda x: ts.transpose(x, permutation=[0, 1]),
+        lambda x: ts.tile(x, [1, 1]),
+        lambda x: ts.reshape(x, (4, 6)),
+        lambda x: ts.broadcast_to(x, (4, 6)),
+    ],
+    ids=["slice", "roll", "transpose", "tile", "reshape", "broadcast"],
+)
+def test_views_that_move_nothing_cost_nothing(view) -> None:
+    graph = ts.Graph()
+    x = graph.placeholder((4, 6))
+    report = graph.compile([x], ts.exp(view(x)) * ts.reverse(ts.full_like(x, 1.0))).report()
+    (region,) = report.regions
+    assert [operation.split()[0] for operation in region["operations"]] == ["exp"]
+
+
 def test_interpreter_exit_with_work_behind() -> None:
     code = """
 import numpy as np, threading, topstitch as ts
