@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::array<SettingInfo, 6> table = {{
     {Setting::num_threads, "TOPSTITCH_NUM_THREADS", "0", "Threads that kernels run on; 0 means all usable cores."},
-    {Setting::log_level, "TOPSTITCH_LOG_LEVEL", "warning", "What is logged: debug, info, warning, error or off."},
+    {Setting::log_level, "TOPSTITCH_LOG_LEVEL", "off",
+     "What is written to standard error: off; info, each compilation; debug, also why it was needed."},
     {Setting::verify, "TOPSTITCH_VERIFY", "0", "1 verifies the intermediate representation after every step."},
     {Setting::kernel_cache_entries, "TOPSTITCH_KERNEL_CACHE_ENTRIES", "4096",
      "Compiled kernels kept in memory; the least recently used go first."},

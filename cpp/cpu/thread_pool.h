@@ -1,5 +1,5 @@
 // A fork-join pool for loops of a few microseconds: workers spin briefly, then sleep.
-// The calling thread works too; calls from many threads are served one after another.
+// The calling thread works too. One call uses the pool at a time: meanwhile those of other threads run serially.
 #pragma once
 
 #include <cstdint>

@@ -115,8 +115,9 @@ OpId append(GraphData& graph, OpNode node) {
     }
     // Sources are values, not actions: nothing can come before them.
     const bool is_source = node.inputs.empty() && std::holds_alternative<BuiltinBody>(node.def->body);
-    if (!is_source) {
-        for (const auto& group : graph.control_stack) {
+    const auto open = graph.control_stacks.find(std::this_thread::get_id());
+    if (!is_source && open != graph.control_stacks.end()) {
+        for (const auto& group : open->second) {
             for (const OpId id : group) {
                 if (std::find(node.control.begin(), node.control.end(), id) == node.control.end()) {
                     node.control.push_back(id);

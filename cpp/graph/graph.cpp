@@ -218,25 +218,33 @@ void Graph::push_control_dependencies(const std::vector<Operation>& operations) 
         ids.push_back(operation.id());
     }
     const std::lock_guard lock(data_->mutex);
-    data_->control_stack.push_back(std::move(ids));
+    data_->control_stacks[std::this_thread::get_id()].push_back(std::move(ids));
 }
 
+namespace {
+
+// Closes what this thread opened last; false when nothing is open.
+bool close_control_group(GraphData& data) {
+    const std::lock_guard lock(data.mutex);
+    const auto open = data.control_stacks.find(std::this_thread::get_id());
+    if (open == data.control_stacks.end()) return false;
+    open->second.pop_back();
+    if (open->second.empty()) data.control_stacks.erase(open);
+    return true;
+}
+
+}  // namespace
+
 void Graph::pop_control_dependencies() {
-    const std::lock_guard lock(data_->mutex);
-    if (data_->control_stack.empty()) {
-        throw UserError("control_dependencies: none is open; every pop needs a push before it");
-    }
-    data_->control_stack.pop_back();
+    if (!close_control_group(*data_))
+        throw UserError("control_dependencies: none is open in this thread; every pop needs a push before it");
 }
 
 void Graph::control_dependencies(const std::vector<Operation>& operations, const std::function<void()>& build) {
     push_control_dependencies(operations);
     struct Pop {
         GraphData& data;
-        ~Pop() {
-            const std::lock_guard lock(data.mutex);
-            if (!data.control_stack.empty()) data.control_stack.pop_back();
-        }
+        ~Pop() { close_control_group(data); }
     } pop{*data_};
     build();
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "topstitch/graph.h"
@@ -31,8 +33,9 @@ struct OpNode {
 
 struct GraphData {
     std::deque<OpNode> ops;  // references to elements stay valid
-    std::vector<std::vector<OpId>> control_stack;
-    // Guards `ops` against a reader (a compilation) while another thread appends.
+    // The open control dependencies of each thread that has any: other threads may build beside it.
+    std::map<std::thread::id, std::vector<std::vector<OpId>>> control_stacks;
+    // Guards `ops` and `control_stacks` against a reader (a compilation) while another thread appends.
     mutable std::mutex mutex;
     // Executables compiled for this graph; owned by the runtime layer.
     std::shared_ptr<void> executables;

@@ -165,9 +165,9 @@ private:
         const SourceLocation here{"graph text", start.line};
         const ScopedLocation location(here);
         const ScopedDimAssumptions building(nullptr);
-        graph_->control_stack.assign(after.empty() ? 0 : 1, after);
+        if (!after.empty()) graph_->control_stacks[std::this_thread::get_id()] = {after};
         ids_[number] = create(start, here, [&] { return apply_operation(graph_, def, inputs, attributes, name).id(); });
-        graph_->control_stack.clear();
+        graph_->control_stacks.clear();
         types(graph_->op(ids_[number]));
     }
 

@@ -1,5 +1,7 @@
 // Loss functions with a reduction over their rows or elements: cross entropies and the squared error.
 // Written so that infinite logits and exact 0 or 1 labels give the limits, not NaN.
+#include <limits>
+
 #include "ops/elementwise.h"
 #include "ops/expr.h"
 #include "ops/families.h"
@@ -63,14 +65,14 @@ OpDef one_hot_like_op() {
     def.family = "loss";
     def.doc =
         "1 where the position along the axis is the label, else 0, in the shape and dtype of `like`, of which nothing "
-        "else "
-        "is used. A label outside of the axis gives a row of zeros.";
-    def.args = {{"labels", "integer tensor of the shape of `like` without the axis"}, {"like", "any tensor but bool"}};
+        "else is used. A label outside of the axis gives a row of NaN.";
+    def.args = {{"labels", "integer tensor of the shape of `like` without the axis"},
+                {"like", "floating-point tensor"}};
     def.attributes = {axis_attr(-1)};
     def.results = {"y"};
     def.infer = [](const OpView& view) {
         require_integer(view, 0);
-        require_numeric(view, 1);
+        require_floating(view, 1);
         check_rows(view, without_axis(view.in_shape(1), view.integer("axis"), view), view.in_shape(0));
         return std::vector<TensorType>{view.input(1)};
     };
@@ -79,10 +81,14 @@ OpDef one_hot_like_op() {
         const int axis = normalized_axis(c.op, "axis", c.op.out_shape().rank());
         Indices row = at;
         row.erase(row.begin() + axis);
-        // Positions are compared as int64; a uint64 label beyond them becomes negative and matches none.
+        // Positions are compared as int64; a uint64 label beyond them becomes negative, which is outside too.
         const ValueId label = c.b.cast(c.operand(0, row).re, DType::int64);
         const ValueId hit = c.b.op(ScalarOp::eq, label, c.b.index_value(at[static_cast<std::size_t>(axis)]));
-        return c.select(hit, c.constant_int(1, dtype), c.constant_int(0, dtype));
+        const ValueId classes = c.b.index_value(Index(c.op.out_shape()[axis]));
+        const ValueId inside = c.b.op(ScalarOp::bit_and, c.b.op(ScalarOp::le, c.b.constant_int(0, DType::int64), label),
+                                      c.b.op(ScalarOp::lt, label, classes));
+        const double nan = std::numeric_limits<double>::quiet_NaN();
+        return c.select(hit, c.constant(1, dtype), c.select(inside, c.constant(0, dtype), c.constant(nan, dtype)));
     }};
     def.gradient = GradientRule{[](GradientContext&) { return std::vector<Tensor>(2); }};
     def.onnx = "OneHot";
@@ -153,12 +159,10 @@ OpDef softmax_cross_entropy_op() {
     def.doc =
         "-sum(labels * log_softmax(logits)) along the class axis, one loss for each row. Floating-point labels are "
         "probabilities in the shape of the logits; integer labels are class indices in that shape without the class "
-        "axis, "
-        "and an index that is no class gives a loss and gradients of 0. `sum` and `mean` combine the losses of all "
-        "rows to "
-        "a scalar, `mean` dividing by the number of rows. A label of 0 contributes 0 even where log_softmax is -inf. "
-        "The "
-        "gradient of the logits is softmax(logits) * sum(labels) - labels, which does not assume that labels sum to 1; "
+        "axis, and an index that is no class (a negative one too) makes the loss of its row and its gradient NaN. "
+        "`sum` and `mean` combine the losses of all rows to a scalar, `mean` dividing by the number of rows. A "
+        "probability of 0 contributes 0 even where log_softmax is -inf. The gradient of the logits is softmax(logits) "
+        "* sum(labels) - labels, which does not assume that labels sum to 1; "
         "that of dense labels is -log_softmax(logits). float16 and bfloat16 are computed in float32.";
     def.args = {{"logits", "floating-point tensor"}, {"labels", "probabilities of the same dtype, or integer classes"}};
     def.attributes = {axis_attr(-1, "the class axis; negative counts from the end"), reduction_attr("none")};

@@ -48,10 +48,8 @@ Program cse(const Program& program) {
             rebuild.copy(id);
             continue;
         }
-        OpNode probe = node;
-        for (TensorRef& input : probe.inputs) input = rebuild.mapped(input);
+        OpNode probe = rebuild.mapped_node(id);
         if (node.def->commutative) std::sort(probe.inputs.begin(), probe.inputs.end());
-        probe.control.clear();
         const std::size_t hash = hash_of(probe);
         OpId found = -1;
         for (auto [at, end] = seen.equal_range(hash); at != end; ++at) {
@@ -60,13 +58,12 @@ Program cse(const Program& program) {
                 break;
             }
         }
-        const auto count = static_cast<std::int32_t>(probe.outputs.size());
         if (found < 0) {
-            found = append(*rebuild.graph(), std::move(probe));
-            seen.emplace(hash, found);
+            seen.emplace(hash, rebuild.add(id, std::move(probe)));
+            continue;
         }
         std::vector<TensorRef> outputs;
-        for (std::int32_t k = 0; k < count; ++k) outputs.push_back({found, k});
+        for (std::size_t k = 0; k < probe.outputs.size(); ++k) outputs.push_back({found, static_cast<std::int32_t>(k)});
         rebuild.map(id, std::move(outputs));
     }
     return std::move(rebuild).finish();

@@ -35,10 +35,9 @@ Program fold(const Program& program) {
     const OpDef* constant = find_op("constant");
     for (std::size_t index = 0; index < program.graph->ops.size(); ++index) {
         const auto id = static_cast<OpId>(index);
-        OpNode node = program.graph->ops[index];
-        for (TensorRef& input : node.inputs) input = rebuild.mapped(input);
+        OpNode node = rebuild.mapped_node(id);
         if (!foldable(*rebuild.graph(), node)) {
-            rebuild.copy(id);
+            rebuild.add(id, std::move(node));
             continue;
         }
         std::vector<NDArray> inputs;
@@ -49,7 +48,7 @@ Program fold(const Program& program) {
         folded.outputs = node.outputs;
         folded.name = node.name;
         folded.location = node.location;
-        rebuild.map(id, {{append(*rebuild.graph(), std::move(folded)), 0}});
+        rebuild.add(id, std::move(folded));
     }
     return std::move(rebuild).finish();
 }

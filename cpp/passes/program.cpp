@@ -19,10 +19,14 @@ void Rebuild::map(OpId old, std::vector<TensorRef> outputs) {
     map_[static_cast<std::size_t>(old)] = std::move(outputs);
 }
 
-OpId Rebuild::copy(OpId old) {
+OpNode Rebuild::mapped_node(OpId old) const {
     OpNode node = from_->graph->op(old);
     for (TensorRef& input : node.inputs) input = mapped(input);
     node.control.clear();
+    return node;
+}
+
+OpId Rebuild::add(OpId old, OpNode node) {
     const auto count = static_cast<std::int32_t>(node.outputs.size());
     const OpId id = append(*graph_, std::move(node));
     std::vector<TensorRef> outputs;
@@ -74,11 +78,10 @@ std::optional<double> splat_value(const GraphData& graph, TensorRef ref) {
         if (node.def->name == "full_like") {
             return std::get<double>(node.attributes[static_cast<std::size_t>(node.def->attribute_index("value"))]);
         }
-        if (!node.def->view || node.inputs.size() != 1 || node.def->name == "pad") return std::nullopt;
-        if (node.def->name != "broadcast_to" && node.def->name != "reshape" && node.def->name != "expand_dims" &&
-            node.def->name != "squeeze" && node.def->name != "transpose") {
-            return std::nullopt;
-        }
+        // A view only moves elements, so the splat of its input is its own.
+        const bool moves =
+            node.def->view && node.inputs.size() == 1 && graph.type(node.inputs[0]).dtype == graph.type(ref).dtype;
+        if (!moves) return std::nullopt;
         ref = node.inputs[0];
     }
 }

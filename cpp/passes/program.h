@@ -43,9 +43,12 @@ public:
     const std::shared_ptr<GraphData>& graph() const { return graph_; }
     TensorRef mapped(TensorRef old) const;
     Tensor mapped_tensor(TensorRef old) const { return Tensor(graph_, mapped(old)); }
+    // The same operation on the mapped inputs, not yet in the new graph; types are kept.
+    OpNode mapped_node(OpId old) const;
     void map(OpId old, std::vector<TensorRef> outputs);
-    // The same operation on the mapped inputs; types are kept.
-    OpId copy(OpId old);
+    // Appends `node` to the new graph, in place of `old`.
+    OpId add(OpId old, OpNode node);
+    OpId copy(OpId old) { return add(old, mapped_node(old)); }
     // All feeds, states and results mapped.
     Program finish() &&;
 

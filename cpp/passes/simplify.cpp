@@ -2,6 +2,7 @@
 // operations that do nothing.
 #include <cmath>
 
+#include "ops/element_lowering.h"
 #include "passes/passes.h"
 
 namespace topstitch {
@@ -24,15 +25,30 @@ struct Candidate {
     }
 };
 
+// A view whose every element is that of its input at the same place: the body loads it from there.
+bool moves_nothing(const Candidate& c) {
+    const auto* body = std::get_if<ElementBody>(&c.node.def->body);
+    if (body == nullptr || !c.node.def->view || c.node.inputs.size() != 1 || !c.same_type(0)) return false;
+    const NodeView node(c.graph, c.node);
+    const auto& [dtype, shape] = c.out_type();
+    loopir::Builder builder;
+    const int buffer = builder.add_buffer(
+        {"x", is_complex(dtype) ? DType::float32 : dtype, loopir::BufferParam::Role::input, shape.num_elements() * 2});
+    Indices at;
+    for (const Dim& extent : shape.dims()) at.push_back(extent == Dim(1) ? Index(0) : builder.begin_loop("i", extent));
+    const auto load = [&](int, const Indices& from, loopir::ValueId guard) {
+        return load_element(builder, buffer, dtype, row_major_offset(shape, from), guard);
+    };
+    FunctionContext context(builder, node.view, load);
+    // Equal loads are one value.
+    return body->element(context, at).re == load(0, at, loopir::no_value).re;
+}
+
 // The input that the operation passes on unchanged, or -1.
 int passed_through(const Candidate& c) {
     const std::string& op = c.op();
-    if (op == "identity" || op == "stop_gradient") return 0;
     if (c.node.inputs.empty() || c.node.outputs.size() != 1) return -1;
-    if (c.node.def->view && c.node.inputs.size() == 1 && c.same_type(0)) {
-        if (op == "reshape" || op == "broadcast_to" || op == "squeeze" || op == "expand_dims" || op == "flatten2d")
-            return 0;
-    }
+    if (moves_nothing(c)) return 0;
     if (op == "cast" && c.same_type(0)) return 0;
     const bool integer = is_integer(c.out_type().dtype);
     if (op == "multiply") {
@@ -68,22 +84,21 @@ Program simplify(const Program& program) {
     const OpDef* square = find_op("square");
     for (std::size_t index = 0; index < program.graph->ops.size(); ++index) {
         const auto id = static_cast<OpId>(index);
-        OpNode node = program.graph->ops[index];
-        for (TensorRef& input : node.inputs) input = rebuild.mapped(input);
+        OpNode node = rebuild.mapped_node(id);
         const Candidate candidate{*rebuild.graph(), node};
         TensorRef original;
         if (const int passed = passed_through(candidate); passed >= 0) {
             rebuild.map(id, {candidate.input(passed)});
         } else if (undoes(candidate, original)) {
             rebuild.map(id, {original});
-        } else if (node.def->name == "power" && candidate.same_type(0) && candidate.is_splat(1, 2)) {
-            // pow(x, 2) is x * x, correctly rounded in both forms.
-            node.def = square;
-            node.inputs.resize(1);
-            node.attributes.clear();
-            rebuild.map(id, {{append(*rebuild.graph(), std::move(node)), 0}});
         } else {
-            rebuild.copy(id);
+            if (candidate.op() == "power" && candidate.same_type(0) && candidate.is_splat(1, 2)) {
+                // pow(x, 2) is x * x, correctly rounded in both forms.
+                node.def = square;
+                node.inputs.resize(1);
+                node.attributes.clear();
+            }
+            rebuild.add(id, std::move(node));
         }
     }
     return std::move(rebuild).finish();

@@ -70,6 +70,78 @@ private:
     OpId last_ = -1;
 };
 
+// What the names of dims stand for, by the shapes of the feeds. Attributes may use these names too.
+class NamedDims {
+public:
+    // Declared dims against those of the feed: binds names, and holds every other expression to what it says.
+    void bind(const GraphData& graph, const std::vector<FeedType>& feeds) {
+        const auto each = [&](const auto& visit) {
+            for (const FeedType& feed : feeds) {
+                for (const Shape& declared : {graph.type(feed.placeholder).shape, feed.declared}) {
+                    if (!declared.has_rank()) continue;
+                    for (int axis = 0; axis < declared.rank(); ++axis)
+                        visit(graph.op(feed.placeholder.op), declared[axis], feed.shape[axis]);
+                }
+            }
+        };
+        each([this](const OpNode& node, const Dim& declared, const Dim& fed) {
+            if (!declared.is_symbol()) return;
+            const auto [known, fresh] = dims_.emplace(declared.symbol_name(), fed);
+            if (!fresh) require_equal(node, declared, known->second, fed);
+        });
+        each([this](const OpNode& node, const Dim& declared, const Dim& fed) {
+            if (declared.is_known() || declared.is_unknown() || !all_bound(declared)) return;
+            require_equal(node, declared, replaced(declared), fed);
+        });
+    }
+
+    // The attributes of `node` with names replaced. A dim left open (-1) that was inferred to be a number when the
+    // graph was built is that number: an empty feed would not let it be inferred again.
+    void resolve(OpNode& node, const TensorType& built) const {
+        for (Attribute& attribute : node.attributes) {
+            auto* shape = std::get_if<Shape>(&attribute);
+            if (shape == nullptr || !shape->has_rank()) continue;
+            const bool is_result = built.shape.has_rank() && built.shape.rank() == shape->rank();
+            std::vector<Dim> dims = shape->dims();
+            for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+                Dim& dim = dims[axis];
+                if (is_result && dim.is_unknown() && built.shape[static_cast<int>(axis)].is_known())
+                    dim = built.shape[static_cast<int>(axis)];
+                if (!all_bound(dim)) fail_unbound(node, dim);
+                dim = replaced(dim);
+            }
+            attribute = Shape(std::move(dims));
+        }
+    }
+
+private:
+    bool all_bound(const Dim& dim) const {
+        std::vector<std::string> names;
+        dim.collect_symbols(names);
+        return std::all_of(names.begin(), names.end(), [this](const auto& name) { return dims_.contains(name); });
+    }
+    Dim replaced(const Dim& dim) const {
+        return dim.substitute([this](std::string_view name) { return dims_.find(name)->second; });
+    }
+    static std::string created(const OpNode& node) {
+        return node.location.known() ? " (created at " + node.location.str() + ")" : "";
+    }
+    static void require_equal(const OpNode& node, const Dim& declared, const Dim& expected, const Dim& fed) {
+        if (dims_agree(expected, fed)) return;
+        throw UserError(concat("[run] the dim ", declared.str(), " of placeholder ",
+                               node.name.empty() ? "(unnamed)" : "'" + node.name + "'", " is ", fed.str(),
+                               ", but by the other feeds it is ", expected.str(), "; dims of one name must agree",
+                               created(node)));
+    }
+    [[noreturn]] static void fail_unbound(const OpNode& node, const Dim& dim) {
+        throw UserError(concat("[", node.def->name, "] the dim ", dim.str(),
+                               " is not known in this run: no placeholder that is fed has a dim of this name; feed "
+                               "one that has, or give the length",
+                               created(node)));
+    }
+    std::map<std::string, Dim, std::less<>> dims_;
+};
+
 }  // namespace
 
 std::int64_t HintedAssumptions::hint(const Dim& dim) {
@@ -128,6 +200,9 @@ Program specialize(const SpecializeRequest& request) {
         }
     }
 
+    NamedDims names;
+    names.bind(source, request.feeds);
+
     std::vector<std::vector<TensorRef>> map(source.ops.size());
     const auto mapped = [&map](TensorRef ref) {
         return map[static_cast<std::size_t>(ref.op)][static_cast<std::size_t>(ref.output)];
@@ -160,6 +235,7 @@ Program specialize(const SpecializeRequest& request) {
             }
             copy.outputs = {TensorType{feed->dtype, feed->shape}};
         } else if (!is_op(node, "constant") && !is_op(node, "variable")) {
+            if (!node.outputs.empty()) names.resolve(copy, node.outputs[0]);
             std::vector<TensorType> inputs;
             for (TensorRef input : copy.inputs) inputs.push_back(program.graph->type(input));
             copy.outputs = infer_types(*node.def, inputs, copy.attributes, &node.location);

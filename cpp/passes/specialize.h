@@ -14,6 +14,8 @@ struct FeedType {
     TensorRef placeholder;  // in the user's graph
     DType dtype = DType::float32;
     Shape shape;  // numbers and symbols; symbols are listed in `hints`
+    // What the caller promised beyond the placeholder's own shape: its names count as the placeholder's do.
+    Shape declared = Shape::unranked();
 };
 
 struct SpecializeRequest {

@@ -3,6 +3,7 @@
 #include "topstitch/executable.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "runtime/executable_impl.h"
@@ -81,21 +82,37 @@ Signature make_signature(const std::vector<Tensor>& feeds, const std::vector<Ten
 }
 
 // Sizes that stand for dynamic dims when there are no arrays to look at: the same for the same axis, so that
-// batch dims of several feeds count as equal, and another for each name.
+// batch dims of several feeds count as equal, and another for each name; expressions over names follow from these.
 class StandInSizes {
 public:
     std::int64_t of(const Dim& dim, int axis) {
         if (dim.is_known()) return dim.value();
-        const std::string key = dim.is_symbol() ? concat('n', dim.symbol_name()) : concat('a', axis);
-        const auto at = std::find(keys_.begin(), keys_.end(), key);
-        const auto number = at - keys_.begin();
-        if (at == keys_.end()) keys_.push_back(key);
-        return 1009 + 14 * static_cast<std::int64_t>(number);
+        if (dim.is_unknown()) return of_key(concat('a', axis));
+        return std::max<std::int64_t>(dim.evaluate([this](std::string_view name) { return of_name(name); }), 0);
+    }
+    // A named dim that is narrowed to a number or to another name: both stand for the same size.
+    void narrow(const Dim& declared, const Dim& given) {
+        if (!declared.is_symbol() || given.is_unknown()) return;
+        if (given.is_known()) sizes_[concat('n', declared.symbol_name())] = given.value();
+        if (given.is_symbol()) sizes_[concat('n', given.symbol_name())] = of_name(declared.symbol_name());
     }
 
 private:
-    std::vector<std::string> keys_;
+    std::int64_t of_name(std::string_view name) { return of_key(concat('n', name)); }
+    std::int64_t of_key(const std::string& key) {
+        return sizes_.emplace(key, 1009 + 14 * static_cast<std::int64_t>(sizes_.size())).first->second;
+    }
+    std::map<std::string, std::int64_t> sizes_;
 };
+
+// The type that was given, where a dim left open keeps the name that was declared.
+TensorType narrowed(const TensorType& declared, const ShapedType& given) {
+    std::vector<Dim> dims = given.shape.dims();
+    for (std::size_t axis = 0; declared.shape.has_rank() && axis < dims.size(); ++axis) {
+        if (dims[axis].is_unknown()) dims[axis] = declared.shape[static_cast<int>(axis)];
+    }
+    return {given.dtype, Shape(std::move(dims))};
+}
 
 void check_narrower(const Tensor& feed, const ShapedType& type) {
     const TensorType& declared = feed.type();
@@ -178,12 +195,16 @@ Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector
     check_wanted(graph, targets, operations);
     Signature signature = make_signature(tensors, targets, operations, options);
     StandInSizes stand_in;
-    std::vector<Sizes> shapes;
     for (std::size_t k = 0; k < feeds.size(); ++k) {
-        signature.feed_types[k] = {feeds[k].second.dtype, feeds[k].second.shape};
+        const TensorType& declared = tensors[k].type();
+        signature.feed_types[k] = narrowed(declared, feeds[k].second);
+        for (int axis = 0; declared.shape.has_rank() && axis < declared.shape.rank(); ++axis)
+            stand_in.narrow(declared.shape[axis], signature.feed_types[k].shape[axis]);
+    }
+    std::vector<Sizes> shapes;
+    for (const TensorType& type : signature.feed_types) {
         Sizes shape;
-        for (int axis = 0; axis < feeds[k].second.shape.rank(); ++axis)
-            shape.push_back(stand_in.of(feeds[k].second.shape[axis], axis));
+        for (int axis = 0; axis < type.shape.rank(); ++axis) shape.push_back(stand_in.of(type.shape[axis], axis));
         shapes.push_back(std::move(shape));
     }
     auto impl = std::make_shared<ExecutableImpl>(std::move(signature));

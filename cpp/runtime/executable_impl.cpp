@@ -3,8 +3,10 @@
 #include "runtime/executable_impl.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "core/log.h"
 #include "core/settings.h"
 
 namespace topstitch {
@@ -12,6 +14,7 @@ namespace topstitch {
 namespace {
 
 constexpr std::int64_t exact_marker = std::numeric_limits<std::int64_t>::min();
+constexpr std::size_t max_logged_feeds = 8;
 
 std::size_t cache_limit() {
     return static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
@@ -105,7 +108,7 @@ std::shared_ptr<const Variant> ExecutableImpl::compile(const GraphData& graph, c
             request.hints[name] = size;
             dims.push_back(Dim::symbol(name));
         }
-        request.feeds.push_back({signature_.feeds[k], type.dtype, Shape(std::move(dims))});
+        request.feeds.push_back({signature_.feeds[k], type.dtype, Shape(std::move(dims)), type.shape});
     }
     Device& device = signature_.options.interpret ? interpreter_device() : cpu_device();
     return std::make_shared<const Variant>(request, signature_.options, device);
@@ -140,6 +143,7 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
             symbols.clear();
             return found;
         }
+        if (log_enabled(LogLevel::debug)) log_line(LogLevel::debug, why_new(shapes));
     }
     // Compiled outside the lock; when two threads race, the second result is dropped.
     std::shared_ptr<const Variant> made;
@@ -158,12 +162,50 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
         symbols.clear();
         pattern = std::move(exact_pattern);
     }
+    if (log_enabled(LogLevel::info)) log_compiled(*made, shapes);
     const std::lock_guard lock(mutex_);
     bool ignored = false;
     if (auto found = find(pattern, symbols, ignored)) return found;
-    entries_.insert(entries_.begin(), Entry{std::move(pattern), made});
+    Entry entry{std::move(pattern), made, {}};
+    for (const Sizes* shape : shapes) entry.shapes.push_back(*shape);
+    entries_.insert(entries_.begin(), std::move(entry));
     if (entries_.size() > cache_limit()) entries_.pop_back();
     return made;
+}
+
+std::string ExecutableImpl::why_new(const std::vector<const Sizes*>& shapes) const {
+    if (entries_.empty()) return "compiling: nothing has been compiled for these targets and options yet";
+    // The nearest of the known ones says most.
+    std::vector<std::size_t> differing;
+    const Entry* nearest = nullptr;
+    for (const Entry& entry : entries_) {
+        std::vector<std::size_t> feeds;
+        for (std::size_t k = 0; k < shapes.size(); ++k) {
+            if (entry.shapes[k] != *shapes[k]) feeds.push_back(k);
+        }
+        if (nearest != nullptr && feeds.size() >= differing.size()) continue;
+        nearest = &entry;
+        differing = std::move(feeds);
+    }
+    std::string text = "compiling a new variant:";
+    for (std::size_t k : differing) {
+        text += concat(k == differing.front() ? " " : ", ", feed_name(signature_, k), " is ", sizes_str(*shapes[k]),
+                       " and was ", sizes_str(nearest->shapes[k]));
+    }
+    return text + " (which dims are 0, 1 or equal to another, or an assumption about sizes, differs)";
+}
+
+void ExecutableImpl::log_compiled(const Variant& variant, const std::vector<const Sizes*>& shapes) const {
+    const Report report = variant.report();
+    std::string text = concat("compiled ", report.kernels, report.kernels == 1 ? " kernel, " : " kernels, ",
+                              report.kernels - report.kernels_compiled, " of them found in the cache, in ",
+                              std::round(report.compile_milliseconds * 10) / 10, " ms");
+    for (std::size_t k = 0; k < shapes.size() && k < max_logged_feeds; ++k) {
+        text += concat(k == 0 ? ", for " : ", ", feed_name(signature_, k), " ", name_of(signature_.feed_types[k].dtype),
+                       sizes_str(*shapes[k]));
+    }
+    if (shapes.size() > max_logged_feeds) text += concat(" and ", shapes.size() - max_logged_feeds, " more");
+    log_line(LogLevel::info, text);
 }
 
 std::vector<NDArray> ExecutableImpl::run(const GraphData& graph, std::span<const NDArray> inputs,

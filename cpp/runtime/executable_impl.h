@@ -38,8 +38,12 @@ private:
     struct Entry {
         std::vector<std::int64_t> pattern;
         std::shared_ptr<const Variant> variant;
+        std::vector<Sizes> shapes;  // those it was compiled for
     };
     std::shared_ptr<const Variant> compile(const GraphData& graph, const std::vector<const Sizes*>& shapes, bool exact);
+    // For the log: how the shapes differ from those that have been compiled. While holding the mutex.
+    std::string why_new(const std::vector<const Sizes*>& shapes) const;
+    void log_compiled(const Variant& variant, const std::vector<const Sizes*>& shapes) const;
 
     Signature signature_;
     mutable std::mutex mutex_;

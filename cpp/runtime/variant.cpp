@@ -139,14 +139,18 @@ int Variant::dim_slot(const Dim& dim) {
     return at->second;
 }
 
-bool Variant::accepts(std::span<const std::int64_t> symbols) const {
-    const auto lookup = [&](std::string_view name) {
+std::int64_t Variant::evaluate(const Dim& dim, std::span<const std::int64_t> symbols) const {
+    if (dim.is_known()) return dim.value();
+    return dim.evaluate([&](std::string_view name) {
         const auto at = std::find(symbol_names_.begin(), symbol_names_.end(), name);
-        internal_check(at != symbol_names_.end(), "an assumption names an unknown symbol");
+        internal_check(at != symbol_names_.end(), "a compiled dim names an unknown symbol");
         return symbols[static_cast<std::size_t>(at - symbol_names_.begin())];
-    };
+    });
+}
+
+bool Variant::accepts(std::span<const std::int64_t> symbols) const {
     return std::all_of(program_.assumptions.begin(), program_.assumptions.end(), [&](const DimEquality& equality) {
-        return equality.a.evaluate(lookup) == equality.b.evaluate(lookup);
+        return evaluate(equality.a, symbols) == evaluate(equality.b, symbols);
     });
 }
 
@@ -155,13 +159,8 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
         return;
     context.ready = false;
     context.symbols.assign(symbols.begin(), symbols.end());
-    const auto lookup = [&](std::string_view name) {
-        const auto at = std::find(symbol_names_.begin(), symbol_names_.end(), name);
-        internal_check(at != symbol_names_.end(), "a size names an unknown symbol");
-        return symbols[static_cast<std::size_t>(at - symbol_names_.begin())];
-    };
     context.dims.clear();
-    for (const Dim& dim : dims_) context.dims.push_back(dim.is_known() ? dim.value() : dim.evaluate(lookup));
+    for (const Dim& dim : dims_) context.dims.push_back(evaluate(dim, symbols));
 
     context.result_shapes.clear();
     for (const std::vector<int>& slots : result_dims_) {
@@ -189,12 +188,14 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
     int most_threads = 1;
     std::int64_t scratch = 0;
     context.threads.clear();
-    std::vector<std::int64_t> sizes;
-    for (const Step& step : steps_) {
+    context.sizes.resize(steps_.size());
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
         const std::int64_t work = context.dims[static_cast<std::size_t>(step.work)];
         const auto threads = static_cast<int>(std::clamp<std::int64_t>(work / work_per_thread, 1, limit));
         context.threads.push_back(threads);
         most_threads = std::max(most_threads, threads);
+        std::vector<std::int64_t>& sizes = context.sizes[s];
         sizes.clear();
         for (int slot : step.sizes) sizes.push_back(context.dims[static_cast<std::size_t>(slot)]);
         scratch = std::max(scratch, step.kernel->scratch_bytes(sizes));
@@ -283,16 +284,13 @@ std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<con
     launch.scratch_stride = context->scratch_stride;
     if (context->arena != nullptr)
         launch.scratch = static_cast<std::byte*>(context->arena->data()) + context->scratch_offset;
-    std::vector<std::int64_t> sizes;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
         const Step& step = steps_[s];
         context->arguments.clear();
         for (int id : step.buffers) context->arguments.push_back(context->pointers[static_cast<std::size_t>(id)]);
-        sizes.clear();
-        for (int slot : step.sizes) sizes.push_back(context->dims[static_cast<std::size_t>(slot)]);
         launch.parallel_extent = context->dims[static_cast<std::size_t>(step.parallel_extent)];
         launch.threads = context->threads[s];
-        step.kernel->launch(context->arguments.data(), sizes.data(), launch);
+        step.kernel->launch(context->arguments.data(), context->sizes[s].data(), launch);
     }
     for (const stitch::PlanCopy& copy : plan_.copies) {
         const auto from = static_cast<std::size_t>(copy.from);

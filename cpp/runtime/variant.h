@@ -39,7 +39,8 @@ private:
         std::vector<std::int64_t> dims;          // the values of dims_
         std::vector<std::size_t> arena_offsets;  // by buffer
         std::vector<Sizes> result_shapes;
-        std::vector<int> threads;  // by step
+        std::vector<int> threads;                      // by step
+        std::vector<std::vector<std::int64_t>> sizes;  // by step: its kernel's size arguments
         std::int64_t scratch_stride = 0;
         std::size_t scratch_offset = 0;
         std::shared_ptr<Buffer> arena;
@@ -56,6 +57,8 @@ private:
     };
 
     int dim_slot(const Dim& dim);
+    // The number that `dim` is for these values of the symbols.
+    std::int64_t evaluate(const Dim& dim, std::span<const std::int64_t> symbols) const;
     std::unique_ptr<Context> take_context() const;
     void give_back(std::unique_ptr<Context> context) const;
     void prepare(Context& context, std::span<const std::int64_t> symbols) const;

@@ -73,7 +73,7 @@ bool reaches_all(const Index& offset, const Dim& count) {
 
 class Merger {
 public:
-    Merger(const MergeContext& context, const Region& producer, const Region& consumer, TensorRef tensor, OpId reader,
+    Merger(const MergeContext& context, Region& producer, Region& consumer, TensorRef tensor, OpId reader,
            const Request& request)
         : context_(context),
           producer_(producer),
@@ -104,7 +104,7 @@ public:
         for (const bool keep_consumer : {consumer_finer, !consumer_finer}) {
             // A consumer that skips or repeats elements cannot be laid over the producer's space.
             if (!keep_consumer && !bijective) continue;
-            const Region& kept = keep_consumer ? consumer_ : producer_;
+            Region& kept = keep_consumer ? consumer_ : producer_;
             const Region& rewritten = keep_consumer ? producer_ : consumer_;
             Binding binding(rewritten.vars.size());
             if (!bind_axes(keep_consumer ? home : wanted, keep_consumer ? wanted : home, binding)) {
@@ -122,7 +122,7 @@ public:
 private:
     MergeResult refuse(std::string reason) const { return {false, {}, std::move(reason)}; }
 
-    MergeResult combine(const Region& kept, const Region& rewritten, Binding binding, bool bijective) {
+    MergeResult combine(Region& kept, const Region& rewritten, Binding binding, bool bijective) {
         Region merged;
         merged.vars = kept.vars;
         merged.has_reduce = producer_.has_reduce || consumer_.has_reduce;
@@ -157,26 +157,41 @@ private:
 
         if (std::string reason = mark_rows(rewritten, binding, merged); !reason.empty()) return refuse(reason);
 
-        merged.members = kept.members;
+        producer_ops_ = operations_of(producer_);
+        consumer_ops_ = operations_of(consumer_);
+        // Moved, not copied: a long chain merges into the same region again and again.
+        merged.members = std::move(kept.members);
         for (const auto& [op, member] : rewritten.members) merged.members.emplace(op, rewrite(member, binding));
-        if (request_.guarded) {
-            for (const auto& [op, member] : producer_.members) merged.members.at(op).partial = true;
-        }
-        if (merged.has_reduce) {
-            if (std::string reason = check_reductions(merged); !reason.empty()) return refuse(reason);
+        if (request_.guarded) {  // which rewrites the producer
+            for (OpId op : producer_ops_) merged.members.at(op).partial = true;
         }
         const bool producer_is_kept = &kept == &producer_;
-        const bool producer_repeats = producer_is_kept ? grown : shrunk;
-        const bool consumer_repeats = producer_is_kept ? shrunk : grown;
-        if (consumer_repeats) return refuse("it is larger than what reads it, which would be computed many times");
+        std::string reason =
+            check(merged, producer_is_kept ? grown : shrunk, producer_is_kept ? shrunk : grown, bijective);
+        if (reason.empty()) return {true, std::move(merged), {}};
+        for (const auto& [op, member] : rewritten.members) merged.members.erase(op);
+        kept.members = std::move(merged.members);
+        return refuse(std::move(reason));
+    }
+
+    std::string check(const Region& merged, bool producer_repeats, bool consumer_repeats, bool bijective) const {
+        if (merged.has_reduce) {
+            if (std::string reason = check_reductions(merged); !reason.empty()) return reason;
+        }
+        if (consumer_repeats) return "it is larger than what reads it, which would be computed many times";
         if (producer_repeats || !bijective) {
-            if (std::string reason = check_repetition(merged, producer_repeats); !reason.empty()) return refuse(reason);
+            if (std::string reason = check_repetition(merged, producer_repeats); !reason.empty()) return reason;
         }
-        if (std::string reason = check_requests(merged); !reason.empty()) return refuse(reason);
-        if (count_buffers(merged) > context_.options.max_buffers) {
-            return refuse(concat("the kernel would need more than ", context_.options.max_buffers, " buffers"));
-        }
-        return {true, std::move(merged), {}};
+        if (std::string reason = check_requests(merged); !reason.empty()) return reason;
+        if (count_buffers(merged) > context_.options.max_buffers)
+            return concat("the kernel would need more than ", context_.options.max_buffers, " buffers");
+        return {};
+    }
+
+    static std::vector<OpId> operations_of(const Region& region) {
+        std::vector<OpId> operations;
+        for (const auto& [op, member] : region.members) operations.push_back(op);
+        return operations;
     }
 
     static std::size_t find_partner(const Region& kept, const RegionVar& wanted, const std::vector<bool>& taken) {
@@ -240,7 +255,7 @@ private:
     // The producer would be computed several times: it must be cheap and needed by nobody else.
     std::string check_repetition(const Region& merged, bool repeats) const {
         double cost = 0;
-        for (const auto& [op, member] : producer_.members) {
+        for (OpId op : producer_ops_) {
             const auto index = static_cast<std::size_t>(op);
             if (context_.accesses[index].is_reduce)
                 return "a reduction would be repeated for every element of a larger space";
@@ -279,7 +294,7 @@ private:
             return {};
         };
         // Only requests across the seam are new.
-        for (const auto& [op, member] : consumer_.members) {
+        for (OpId op : consumer_ops_) {
             if (std::string reason = check(op); !reason.empty()) return reason;
         }
         return {};
@@ -319,8 +334,9 @@ private:
     }
 
     const MergeContext& context_;
-    const Region& producer_;
-    const Region& consumer_;
+    Region& producer_;
+    Region& consumer_;
+    std::vector<OpId> producer_ops_, consumer_ops_;
     TensorRef tensor_;
     OpId reader_;
     const Request& request_;
@@ -369,8 +385,8 @@ Region single(const OpAccess& access, OpId op) {
     return region;
 }
 
-MergeResult merge(const MergeContext& context, const Region& producer, const Region& consumer, TensorRef tensor,
-                  OpId reader, const Request& request) {
+MergeResult merge(const MergeContext& context, Region& producer, Region& consumer, TensorRef tensor, OpId reader,
+                  const Request& request) {
     return Merger(context, producer, consumer, tensor, reader, request).run();
 }
 

@@ -86,8 +86,9 @@ struct MergeContext {
     const StitchOptions& options;
 };
 
-// Merges `producer` and `consumer`, which requests `tensor` of it at `request` (own variables of `reader`).
-MergeResult merge(const MergeContext& context, const Region& producer, const Region& consumer, TensorRef tensor,
-                  OpId reader, const Request& request);
+// Merges `producer` and `consumer`, which requests `tensor` of it at `request` (own variables of `reader`). The merged
+// region takes over the members of one of the two; after a refusal both are as they were.
+MergeResult merge(const MergeContext& context, Region& producer, Region& consumer, TensorRef tensor, OpId reader,
+                  const Request& request);
 
 }  // namespace topstitch::stitch

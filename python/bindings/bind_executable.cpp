@@ -173,11 +173,15 @@ py::object executable_run(const PyExecutable& self, const py::args& inputs, cons
     }
     std::vector<NDArray> given;
     if (!out.is_none()) {
+        // Never a copy: the caller would not see what was written into it.
+        const auto view = [](const py::handle& value) {
+            return ndarray_from_python(value, std::nullopt, "[run] out", CopyMode::never);
+        };
         const bool one = !py::isinstance<py::list>(out) && !py::isinstance<py::tuple>(out);
         if (one) {
-            given.push_back(ndarray_from_python(out, std::nullopt, "run"));
+            given.push_back(view(out));
         } else {
-            for (const py::handle& value : out) given.push_back(ndarray_from_python(value, std::nullopt, "run"));
+            for (const py::handle& value : out) given.push_back(view(value));
         }
     }
     std::vector<NDArray> results;

@@ -13,25 +13,16 @@ using namespace topstitch;
 using namespace topstitch::cpu;
 using namespace topstitch::cpu::testing;
 using loopir::Builder;
-using loopir::Index;
 using loopir::Kernel;
 using loopir::ScalarOp;
 using loopir::ValueId;
-using Role = loopir::BufferParam::Role;
 
 namespace {
 
 Kernel ternary(const std::function<ValueId(Builder&, ValueId, ValueId, ValueId)>& body, DType type = DType::float32) {
-    Builder b;
-    const Dim n = Dim::symbol("n");
-    const int x = b.add_buffer({"x", type, Role::input, n});
-    const int w = b.add_buffer({"w", type, Role::input, n});
-    const int c = b.add_buffer({"c", type, Role::input, n});
-    const int y = b.add_buffer({"y", type, Role::output, n});
-    const Index i = b.begin_loop("i", n);
-    b.store(y, i, body(b, b.load(x, i), b.load(w, i), b.load(c, i)));
-    b.end_loop();
-    return b.finish("ternary");
+    return elementwise(
+        "ternary", {type, type, type},
+        [&](Builder& b, const std::vector<ValueId>& v) { return body(b, v[0], v[1], v[2]); }, type);
 }
 
 int count(const Kernel& kernel, ScalarOp op) {

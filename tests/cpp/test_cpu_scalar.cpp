@@ -12,35 +12,15 @@ using namespace topstitch;
 using namespace topstitch::cpu;
 using namespace topstitch::cpu::testing;
 using loopir::Builder;
-using loopir::Index;
 using loopir::Kernel;
 using loopir::ScalarOp;
 using loopir::ValueId;
-using Role = loopir::BufferParam::Role;
 
 namespace {
 
 constexpr DType value_types[] = {DType::boolean, DType::int8,    DType::int16,  DType::int32,
                                  DType::int64,   DType::uint8,   DType::uint16, DType::uint32,
                                  DType::uint64,  DType::float32, DType::float64};
-
-// y[i] = body(inputs[0][i], inputs[1][i], ...) for i in 0..n.
-Kernel elementwise(const std::string& name, const std::vector<DType>& inputs,
-                   const std::function<ValueId(Builder&, const std::vector<ValueId>&)>& body, DType output) {
-    Builder b;
-    const Dim n = Dim::symbol("n");
-    std::vector<int> buffers;
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-        buffers.push_back(b.add_buffer({concat("x", k), inputs[k], Role::input, n}));
-    }
-    const int y = b.add_buffer({"y", output, Role::output, n});
-    const Index i = b.begin_loop("i", n);
-    std::vector<ValueId> args;
-    for (const int buffer : buffers) args.push_back(b.load(buffer, i));
-    b.store(y, i, body(b, args));
-    b.end_loop();
-    return b.finish(name);
-}
 
 // Runs `kernel` for n = 0, ..., 40 and some larger sizes, scalar and in vectors.
 int check_lengths(const Kernel& plain, const std::vector<DType>& types, std::mt19937_64& random) {

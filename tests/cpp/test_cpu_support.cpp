@@ -211,6 +211,24 @@ loopir::Kernel scheduled(loopir::Kernel kernel, const Schedule& schedule, bool s
     return kernel;
 }
 
+loopir::Kernel elementwise(const std::string& name, const std::vector<DType>& inputs, const ScalarBody& body,
+                           DType output) {
+    using Role = loopir::BufferParam::Role;
+    loopir::Builder b;
+    const Dim n = Dim::symbol("n");
+    std::vector<int> buffers;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+        buffers.push_back(b.add_buffer({concat("x", k), inputs[k], Role::input, n}));
+    }
+    const int y = b.add_buffer({"y", output, Role::output, n});
+    const loopir::Index i = b.begin_loop("i", n);
+    std::vector<loopir::ValueId> args;
+    for (const int buffer : buffers) args.push_back(b.load(buffer, i));
+    b.store(y, i, body(b, args));
+    b.end_loop();
+    return b.finish(name);
+}
+
 void fill(std::byte* data, DType type, std::size_t count, std::mt19937_64& random) {
     fill_any(data, type, count, random, false);
 }

@@ -46,6 +46,11 @@ struct LoopSchedule {
 using Schedule = std::map<std::string, LoopSchedule>;
 loopir::Kernel scheduled(loopir::Kernel kernel, const Schedule& schedule, bool streaming = false);
 
+// y[i] = body(inputs[0][i], inputs[1][i], ...) for i in 0..n.
+using ScalarBody = std::function<loopir::ValueId(loopir::Builder&, const std::vector<loopir::ValueId>&)>;
+loopir::Kernel elementwise(const std::string& name, const std::vector<DType>& inputs, const ScalarBody& body,
+                           DType output);
+
 // Fills `count` elements: special values first, then random ones (of all magnitudes).
 void fill(std::byte* data, DType type, std::size_t count, std::mt19937_64& random);
 // Small whole numbers, so that sums are exact in any order.

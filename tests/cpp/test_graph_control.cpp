@@ -1,5 +1,6 @@
 // Tests of control dependencies: which operations get them, nesting, and misuse.
 #include <stdexcept>
+#include <thread>
 
 #include "test_graph_support.h"
 
@@ -60,4 +61,23 @@ TEST_CASE("misuse of control dependencies") {
     CHECK(contains(message_of([&] { graph.push_control_dependencies({foreign}); }), "another graph"));
     CHECK(contains(message_of([&] { graph.push_control_dependencies({Operation()}); }), "empty Operation"));
     CHECK(contains(message_of([&] { graph.pop_control_dependencies(); }), "none is open"));
+}
+
+TEST_CASE("control dependencies are those of the thread that opened them") {
+    Graph graph;
+    const Tensor w = graph.variable(floats({1}, {0}));
+    const Operation assign = graph.assign(w, w);
+    const auto elsewhere = [](const auto& work) { std::thread(work).join(); };
+    Tensor beside, within;
+    std::string message;
+    graph.control_dependencies({assign}, [&] {
+        elsewhere([&] {
+            beside = graph.read(w);
+            message = message_of([&] { graph.pop_control_dependencies(); });
+        });
+        within = graph.read(w);
+    });
+    CHECK(control_of(beside.operation()).empty());
+    CHECK(contains(message, "none is open in this thread"));
+    CHECK(control_of(within.operation()) == std::vector{assign.id()});
 }

@@ -10,6 +10,7 @@
 
 #include "loopir/builder.h"
 #include "loopir/interpret.h"
+#include "test_loopir_support.h"
 #include "topstitch/error.h"
 
 using namespace topstitch;
@@ -94,32 +95,8 @@ TEST_CASE("interpret: gelu of any size") {
 }
 
 TEST_CASE("interpret: softmax of rows, with a local buffer, in bfloat16") {
-    const Dim rows = Dim::symbol("n");
     const std::int64_t cols = 7;
-    Builder b;
-    const int x = b.add_buffer({"x", f32, Role::input, rows * cols});
-    const int y = b.add_buffer({"y", DType::bfloat16, Role::output, rows * cols});
-    const int t = b.add_buffer({"t", f32, Role::local, cols});
-    const int highest = b.add_accumulator(Combiner::max, f32);
-    const int total = b.add_accumulator(Combiner::sum, f32);
-    const Index r = b.begin_loop("r", rows);
-    b.init_acc(highest);
-    Index j = b.begin_loop("j", cols);
-    b.accumulate(highest, b.load(x, r * cols + j));
-    b.end_loop();
-    const ValueId m = b.acc_read(highest);
-    b.init_acc(total);
-    j = b.begin_loop("j", cols);
-    const ValueId e = b.op(ScalarOp::exp, b.sub(b.load(x, r * cols + j), m));
-    b.store(t, j, e);
-    b.accumulate(total, e);
-    b.end_loop();
-    const ValueId s = b.acc_read(total);
-    j = b.begin_loop("j", cols);
-    b.store(y, r * cols + j, b.div(b.load(t, j), s));
-    b.end_loop();
-    b.end_loop();
-    const Kernel kernel = b.finish("softmax");
+    const Kernel kernel = softmax_rows(Dim::symbol("n"), cols, f32, DType::bfloat16);
 
     std::vector<float> in = random_floats(5 * cols, 2);
     std::vector<std::uint16_t> out(in.size());

@@ -7,6 +7,7 @@
 
 #include "loopir/builder.h"
 #include "loopir/print.h"
+#include "test_loopir_support.h"
 
 using namespace topstitch;
 using namespace topstitch::loopir;
@@ -45,30 +46,7 @@ Kernel gelu(const char* name, const char* x_name, const Dim& n) {
 }
 
 Kernel softmax(const Dim& rows, const Dim& cols) {
-    Builder b;
-    const int x = b.add_buffer({"x", DType::bfloat16, Role::input, rows * cols});
-    const int y = b.add_buffer({"y", DType::bfloat16, Role::output, rows * cols});
-    const int t = b.add_buffer({"t", f32, Role::local, cols});
-    const int highest = b.add_accumulator(Combiner::max, f32);
-    const int total = b.add_accumulator(Combiner::sum, f32);
-    const Index r = b.begin_loop("r", rows);
-    b.init_acc(highest);
-    Index j = b.begin_loop("j", cols);
-    b.accumulate(highest, b.load(x, r * cols + j));
-    b.end_loop();
-    const ValueId m = b.acc_read(highest);
-    b.init_acc(total);
-    j = b.begin_loop("k", cols);
-    const ValueId e = b.op(ScalarOp::exp, b.sub(b.load(x, r * cols + j), m));
-    b.store(t, j, e);
-    b.accumulate(total, e);
-    b.end_loop();
-    const ValueId s = b.acc_read(total);
-    j = b.begin_loop("l", cols);
-    b.store(y, r * cols + j, b.div(b.load(t, j), s));
-    b.end_loop();
-    b.end_loop();
-    Kernel kernel = b.finish("softmax");
+    Kernel kernel = softmax_rows(rows, cols, DType::bfloat16, DType::bfloat16);
     first_loop(kernel.body).parallel = true;
     return kernel;
 }

@@ -162,3 +162,21 @@ def test_chain_of_ten_thousand_operations() -> None:
     expected = 1.0001**10_000
     np.testing.assert_allclose(value, expected, rtol=2e-3)
     np.testing.assert_allclose(slope, expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "kind", [ts.Graph, ts.Tensor, ts.Operation, ts.Executable, ts.Report, ts.NDArray, ts.ShapedType, ts.DType]
+)
+def test_objects_without_init_are_refused(kind: type) -> None:
+    with pytest.raises(TypeError, match="before its __init__ was called"):
+        repr(kind.__new__(kind))
+
+
+def test_subclass_that_uses_itself_too_early() -> None:
+    class Network(ts.Graph):
+        def __init__(self) -> None:
+            self.placeholder((2,))
+            super().__init__()
+
+    with pytest.raises(TypeError, match="before its __init__ was called"):
+        Network()

@@ -143,6 +143,16 @@ def test_results_into_given_arrays() -> None:
     np.testing.assert_array_equal(array, out)
 
 
+def test_results_cannot_be_given_what_is_copied() -> None:
+    """A list would be converted to an array that the caller never sees."""
+    graph = ts.Graph()
+    x = graph.placeholder(())
+    executable = graph.compile([x], [x * 2.0])
+    for out in ([1.5], 1.5, [[1.5]]):
+        with pytest.raises(ValueError, match=r"\[run\] out: .* has to be copied"):
+            executable.run(np.float32(1), out=out)
+
+
 def test_feed_freed_while_results_live() -> None:
     graph = ts.Graph()
     x = graph.placeholder((1000,))
@@ -251,6 +261,26 @@ def test_one_kernel(build) -> None:
     graph = ts.Graph()
     x = graph.placeholder((48, 100))
     assert graph.compile([x], build(x)).report().kernels == 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, 0:],
+        lambda x: ts.roll(x, [0], axis=[1]),
+        lambda x: ts.transpose(x, permutation=[0, 1]),
+        lambda x: ts.tile(x, [1, 1]),
+        lambda x: ts.reshape(x, (4, 6)),
+        lambda x: ts.broadcast_to(x, (4, 6)),
+    ],
+    ids=["slice", "roll", "transpose", "tile", "reshape", "broadcast"],
+)
+def test_views_that_move_nothing_cost_nothing(view) -> None:
+    graph = ts.Graph()
+    x = graph.placeholder((4, 6))
+    report = graph.compile([x], ts.exp(view(x)) * ts.reverse(ts.full_like(x, 1.0))).report()
+    (region,) = report.regions
+    assert [operation.split()[0] for operation in region["operations"]] == ["exp"]
 
 
 def test_interpreter_exit_with_work_behind() -> None:

@@ -106,7 +106,7 @@ public:
     Tensor read(const Tensor& variable, const std::string& name = "");
     Operation assign(const Tensor& variable, const Tensor& value, const std::string& name = "");
 
-    // Operations created by `build` run after `operations`.
+    // Operations created by `build` (on this thread) run after `operations`.
     void control_dependencies(const std::vector<Operation>& operations, const std::function<void()>& build);
     // The same as a pair, for Python's `with`.
     void push_control_dependencies(const std::vector<Operation>& operations);
