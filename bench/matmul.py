@@ -70,7 +70,9 @@ def main() -> None:
         print(f"{'':>26}{2e-9 * m * n * k / times['topstitch']:.1f} GFLOP/s")
     a, b = rng.standard_normal((512, 512), dtype=np.float32), rng.standard_normal((512, 2048), dtype=np.float32)
     bias = rng.standard_normal(2048, dtype=np.float32)
-    table.row("linear_gelu", {"topstitch": linear_gelu(a, b, bias), "product alone": product(a, b), **fused_peers(a, b, bias)})
+    table.row(
+        "linear_gelu", {"topstitch": linear_gelu(a, b, bias), "product alone": product(a, b), **fused_peers(a, b, bias)}
+    )
     table.finish()
 
 

@@ -207,7 +207,6 @@ def fits() -> list[Fit]:
     asin, asin_weight = odd_rest(mp.asin)
     atan, atan_weight = odd_rest(mp.atan)
     tiny = mpf("1e-12")
-    small = mpf("0.95") ** 2
 
     def cos(s: mpf) -> mpf:
         return (mp.cos(mp.sqrt(s)) - 1) / s
@@ -255,7 +254,7 @@ def fits() -> list[Fit]:
         Fit("atan float64", atan, tiny, mpf("1.0001"), 21, 53, atan_weight),
         Fit("atan_reduced_moderate", atan, tiny, mpf("1.0001"), 10, 53, atan_weight),
         Fit("cbrt", mp.cbrt, mpf(1), mpf(8), 5, 24, relative(mp.cbrt), (), 0),
-        Fit("erf float32, small", lambda s: erf_ratio(s) - 1, tiny, small, 6, 24, relative(erf_ratio), refits=6),
+        Fit("erf float32, small", lambda s: erf_ratio(s) - 1, tiny, mpf(1), 6, 24, relative(erf_ratio), refits=6),
         Fit("erf float64, small", lambda s: erf_ratio(s) - 1, tiny, mpf(1), 12, 53, relative(erf_ratio)),
         erf_large_fit("erf float32, large", "0x1p+0", "0.95", "4.1", 8, 24),
         erf_large_fit("erf float64, large", "0x1p+0", "1", "6", 20, 53),

@@ -15,6 +15,7 @@ using loopir::ScalarOp;
 // More requests than this and a view is computed once instead of being repeated in its readers.
 constexpr std::size_t max_inlined_requests = 16;
 constexpr double max_inlined_cost = 12;
+constexpr int max_inlined_depth = 4;  // times the members of a region: so deep do bodies call each other
 
 double cost_of(const loopir::Instr& instr) {
     switch (instr.op) {
@@ -113,7 +114,7 @@ private:
         // What reads nothing (a fill, a size), and a cheap single number, costs a kernel less than a load would.
         const bool cheap_scalar = (access.requests.empty() || access.vars.empty()) && access.cost <= max_inlined_cost;
         access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce &&
-                         access.requests.size() <= max_inlined_requests;
+                         access.requests.size() <= max_inlined_requests && access.depth < max_inlined_depth;
         return access;
     }
 
@@ -155,6 +156,7 @@ private:
                 continue;
             }
             if (!producer.has_body) continue;  // a scalar constant
+            access.depth = std::max(access.depth, producer.depth + 1);
             std::vector<Index> own;
             for (std::size_t axis = 0; axis < producer.home.size(); ++axis) {
                 if (!producer.home[axis].is_constant()) own.push_back(request.at[axis]);

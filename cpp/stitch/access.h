@@ -29,6 +29,7 @@ struct OpAccess {
     std::vector<std::vector<bool>> factor_vars;
     bool is_contraction() const { return !factor_vars.empty(); }
     bool has_body = false;  // false for placeholders, variables and constants
+    int depth = 0;          // of the views that are looked through
     bool inlined = false;   // a view or a scalar constant: repeated in whoever reads it
 };
 

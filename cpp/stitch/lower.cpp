@@ -13,6 +13,11 @@ using loopir::no_value;
 using loopir::ValueId;
 using loopir::VarId;
 
+// Longer sums are added up in blocks, and the blocks in float64: otherwise the error would grow with the length.
+constexpr std::int64_t sum_block_of_lanes = 1024;
+constexpr std::int64_t sum_block = 128;
+constexpr std::int64_t blocks_worth = 4;
+
 // Writes the loops of a schedule, the row once for each pass.
 class NestWriter : public KernelWriter {
 public:
@@ -21,6 +26,10 @@ public:
         : KernelWriter(program, partition, region, schedule, in_place, result),
           loops_(schedule.outer.size() + schedule.rows.size()) {
         for (OpId op : find_kept(partition, region, phases_)) kept_.insert(op);
+        if (schedule.rows.empty()) return;
+        const LoopSpec& last = schedule.rows.back();
+        const std::int64_t block = last.vector ? sum_block_of_lanes : sum_block;
+        if (!last.extent.is_known() || last.extent.value() >= blocks_worth * block) block_ = block;
     }
 
     // The whole region in one kernel.
@@ -45,15 +54,14 @@ public:
         const Dim length = floor_div(schedule_.rows[0].extent, Dim(schedule_.chunks));
         LoopSpec part = schedule_.rows[0];
         part.extent = length;
-        const Index step = begin_loop(part.name, part);
-        set_loop(schedule_.outer.size(), chunk_ * length + step);
+        open_row(0, part, chunk_ * length);
         open_rows(1);
         row_pass();
         close_rows();
         for (auto& [op, accumulators] : accumulators_) {
             for (std::size_t k = 0; k < accumulators.size(); ++k) {
                 const ValueId value =
-                    accumulators[k].position ? b_.acc_read(accumulators[k].id, 1) : b_.acc_read(accumulators[k].id);
+                    accumulators[k].position ? b_.acc_read(accumulators[k].id, 1) : sum_of(accumulators[k]);
                 b_.store(partial_buffer(op, k, true), partial_offset(chunk_), value);
             }
         }
@@ -64,6 +72,7 @@ public:
 
     // Second kernel: combines the chunks and the rows that they left over, then everything that follows.
     LoweredKernel write_combination(const std::string& name) {
+        block_ = 0;
         open_outer();
         begin_pass(0);
         const Index chunk = begin_loop("chunk", {"chunk", Dim(schedule_.chunks)});
@@ -99,7 +108,14 @@ private:
         int id = -1;
         DType type = DType::float32;
         bool position = false;  // the position of an argmin/argmax, read from the same accumulator
+        int total = -1;         // of a sum in blocks: what the blocks are added to
     };
+    bool in_blocks(loopir::Combiner combiner, DType type) const {
+        return block_ > 0 && combiner == loopir::Combiner::sum && is_floating(type);
+    }
+    ValueId sum_of(const AccumulatorSlot& slot) {
+        return slot.total < 0 ? b_.acc_read(slot.id) : b_.cast(b_.acc_read(slot.total), slot.type);
+    }
 
     // --- Loops.
 
@@ -118,11 +134,45 @@ private:
         for (std::size_t k = 0; k < schedule_.outer.size(); ++k) b_.end_loop();
     }
     void open_rows(std::size_t first = 0) {
-        for (std::size_t k = first; k < schedule_.rows.size(); ++k) {
-            set_loop(schedule_.outer.size() + k, begin_loop(schedule_.rows[k].name, schedule_.rows[k]));
+        for (std::size_t k = first; k < schedule_.rows.size(); ++k) open_row(k, schedule_.rows[k], 0);
+    }
+    // Row loop `k`, its variable counted from `base`; the innermost one in blocks if there are sums in blocks.
+    void open_row(std::size_t k, LoopSpec spec, const Index& base) {
+        const bool blocks = k + 1 == schedule_.rows.size() && has_blocks();
+        Index first = base;
+        std::optional<Index> limit;
+        if (blocks) {
+            const Dim extent = spec.extent;
+            const Index block = begin_loop("block", {"block", floor_div(extent + Dim(block_ - 1), Dim(block_))});
+            first = base + block * Dim(block_);
+            limit = Index(extent) - block * Dim(block_);
+            if (extent.is_known() && extent.value() % block_ == 0) limit.reset();
+            spec.extent = Dim(block_);
+            for (auto& [op, slots] : accumulators_) {
+                for (const AccumulatorSlot& slot : slots) {
+                    if (slot.total >= 0) b_.init_acc(slot.id);
+                }
+            }
         }
+        set_loop(schedule_.outer.size() + k, first + begin_loop(spec.name, spec, limit));
+    }
+    bool has_blocks() const {
+        for (const auto& [op, slots] : accumulators_) {
+            for (const AccumulatorSlot& slot : slots) {
+                if (slot.total >= 0) return true;
+            }
+        }
+        return false;
     }
     void close_rows() {
+        if (!schedule_.rows.empty() && has_blocks()) {
+            b_.end_loop();
+            for (auto& [op, slots] : accumulators_) {
+                for (const AccumulatorSlot& slot : slots) {
+                    if (slot.total >= 0) b_.accumulate(slot.total, b_.cast(b_.acc_read(slot.id), DType::float64));
+                }
+            }
+        }
         for (std::size_t k = 0; k < schedule_.rows.size(); ++k) b_.end_loop();
     }
 
@@ -154,16 +204,17 @@ private:
             // argmin/argmax accumulate values of the input's type; the result is their position.
             const DType type = compute_type(positional ? view.inputs[0].dtype : node.outputs[0].dtype);
             auto& slots = accumulators_[op];
-            slots.push_back({new_accumulator(combiner, type), type, false});
+            slots.push_back(new_slot(combiner, type));
             if (positional) slots.push_back({slots[0].id, DType::int64, true});
-            if (is_complex(node.outputs[0].dtype)) slots.push_back({new_accumulator(combiner, type), type, false});
+            if (is_complex(node.outputs[0].dtype)) slots.push_back(new_slot(combiner, type));
         }
     }
 
-    int new_accumulator(loopir::Combiner combiner, DType type) {
-        const int id = b_.add_accumulator(combiner, type);
-        b_.init_acc(id);
-        return id;
+    AccumulatorSlot new_slot(loopir::Combiner combiner, DType type) {
+        AccumulatorSlot slot{b_.add_accumulator(combiner, type), type};
+        if (in_blocks(combiner, type)) slot.total = b_.add_accumulator(combiner, DType::float64);
+        b_.init_acc(slot.total < 0 ? slot.id : slot.total);
+        return slot;
     }
 
     // The inside of the row loops in the present pass.
@@ -195,8 +246,8 @@ private:
             if (slots.size() > 1 && slots[1].position) {
                 value.re = b_.cast(b_.acc_read(slots[0].id, 1), graph_.op(op).outputs[0].dtype);
             } else {
-                value.re = b_.acc_read(slots[0].id);
-                if (slots.size() > 1) value.im = b_.acc_read(slots[1].id);
+                value.re = sum_of(slots[0]);
+                if (slots.size() > 1) value.im = sum_of(slots[1]);
             }
             outer_values_[op] = value;
         }
@@ -256,6 +307,7 @@ private:
     std::set<OpId> kept_;
     std::vector<Index> loops_;  // the schedule's loops over the kernel's variables
     Index chunk_ = 0;
+    std::int64_t block_ = 0;  // iterations of the innermost row loop whose sum is added to a total; 0: all
     std::map<OpId, std::vector<AccumulatorSlot>> accumulators_;
     std::map<OpId, int> locals_;
     std::map<std::pair<OpId, std::size_t>, int> partials_;

@@ -298,10 +298,11 @@ private:
     // --- Sums that wait for the next block: [row of the tile, column of the tile].
 
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
-    Index sum_offset(const Index& row, const Index& column) const { return row * Dim(tile_columns()) + column; }
+    std::int64_t sum_row() const { return tile_columns() + row_padding; }
+    Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
-        if (sums_ < 0) sums_ = local("sums", Dim(tiling_.row_panels * rows_.panel * tile_columns()));
+        if (sums_ < 0) sums_ = local("sums", Dim(tiling_.row_panels * rows_.panel * sum_row()));
         const Index at = sum_offset(row, column);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
         b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));

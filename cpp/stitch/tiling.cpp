@@ -15,7 +15,9 @@ using loopir::VarId;
 constexpr std::int64_t min_packed_rows = 24;
 constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
-constexpr std::int64_t max_block = 512;
+constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
+constexpr std::int64_t max_block = 256;
+constexpr std::int64_t max_sum_columns = 256;    // of a tile whose sums wait in memory
 constexpr std::int64_t direct_block = 8;          // rows of the column factor that are read side by side
 constexpr std::int64_t direct_columns = 1024;     // columns whose sums stay in the first-level cache
 constexpr std::int64_t max_direct_rows = 8;       // rows of registers in direct products
@@ -169,15 +171,16 @@ private:
         const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
         const bool known =
             std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
-        const std::int64_t blocks = (reduce + max_block - 1) / max_block;
-        tiling.one_block = known && blocks == 1;
-        tiling.block = known ? (reduce + blocks - 1) / blocks : max_block / 2;
+        tiling.one_block = known && reduce <= max_one_block;
+        const std::int64_t blocks = tiling.one_block ? 1 : (reduce + max_block - 1) / max_block;
+        tiling.block = known ? (reduce + blocks - 1) / blocks : max_block;
 
         const std::int64_t row_panels = (rows + tiling.panel_rows - 1) / tiling.panel_rows;
         const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
-        // The packed rows of a tile lie in a quarter of the second-level cache; what else waits there in another.
-        const std::int64_t quarter = machine_.l2_bytes / 4 / bytes;
-        const auto fit = [quarter](std::int64_t elements) { return std::max<std::int64_t>(quarter / elements, 1); };
+        // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
+        // blocks, and the packed columns are read again for each tile.
+        const std::int64_t share_of_cache = machine_.l2_bytes / (tiling.one_block ? 4 : 2) / bytes;
+        const auto fit = [&](std::int64_t elements) { return std::max<std::int64_t>(share_of_cache / elements, 1); };
         const std::int64_t most_rows = std::min(fit(tiling.panel_rows * tiling.block), row_panels);
         std::int64_t row_tiles = (row_panels + most_rows - 1) / most_rows;
         const std::int64_t work = rows * columns * reduce;
@@ -187,10 +190,7 @@ private:
         tiling.columns_once = (row_tiles - 1) * columns * reduce > worth_a_launch;
         std::int64_t most_columns = column_panels;
         if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
-        if (!tiling.one_block) {
-            const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns();
-            most_columns = std::min(most_columns, fit(sums));
-        }
+        if (!tiling.one_block) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
         std::int64_t column_tiles = (column_panels + most_columns - 1) / most_columns;
         share(tiling, work, column_panels, column_tiles, row_tiles);
         tiling.column_panels = (column_panels + column_tiles - 1) / column_tiles;
