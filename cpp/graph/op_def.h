@@ -115,8 +115,8 @@ struct ReduceBody {
     std::function<std::vector<Dim>(const OpView&)> domain;
     // The value combined at (at, reduce); for argmin/argmax its position is the index into the domain's only dim.
     std::function<Value(ElementContext&, const Indices& at, const Indices& reduce)> element;
-    // Of a contraction, a sum of products whose factors depend on different axes of the output, so that each is used many
-    // times: the two factors. `element` is their product.
+    // Of a contraction, a sum of products whose factors depend on different axes of the output, so that each is used
+    // many times: the two factors. `element` is their product.
     using Factor = std::function<Value(ElementContext&, const Indices& at, const Indices& reduce)>;
     std::vector<Factor> factors;
 };

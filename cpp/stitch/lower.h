@@ -1,5 +1,5 @@
-// Lowers a region with its schedule to loop IR kernels: one, and others that pack a factor or combine a split reduction.
-// The bodies of the operations are asked for elements; where an operand comes from is decided here.
+// Lowers a region with its schedule to loop IR kernels: one, and others that pack a factor or combine a split
+// reduction. The bodies of the operations are asked for elements; where an operand comes from is decided here.
 #pragma once
 
 #include <map>

@@ -80,7 +80,7 @@ public:
             multiply_in_place();
         }
         close(1);
-        if (!tiling_.one_block) finish_tile();
+        if (!tiling_.in_registers) finish_tile();
         close(1);
         return finish(name);
     }
@@ -252,7 +252,7 @@ private:
             return b_.mul(packed_value(rows_, shared_.rows, row_panel, i, k),
                           packed_value(columns_, shared_.columns, column_panel, j, k));
         });
-        if (tiling_.one_block) {
+        if (tiling_.in_registers) {
             const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
             const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
             guard_ = both(inside(rows_, row), inside(columns_, column));
@@ -304,6 +304,7 @@ private:
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
         if (sums_ < 0) sums_ = local("sums", Dim(tiling_.row_panels * rows_.panel * sum_row()));
         const Index at = sum_offset(row, column);
+        if (tiling_.one_block) return b_.store(sums_, at, value);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
         b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
     }

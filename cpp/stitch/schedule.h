@@ -48,7 +48,9 @@ struct Tiling {
     std::int64_t row_panels = 1;
     std::int64_t column_panels = 1;
     std::int64_t block = 1;  // of the reduced axis
-    bool one_block = false;  // which is all of it: sums stay in registers until they are stored
+    bool one_block = false;  // which is all of it
+    // Results are finished while their sums are in registers; else the sums of a tile wait in memory.
+    bool in_registers = false;
     // The reduced axis is split among this many tiles, and a second kernel adds their sums.
     int splits = 1;
     int unroll = 1;  // vectors of results that are finished together, when sums wait in memory

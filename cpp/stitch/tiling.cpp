@@ -17,7 +17,8 @@ constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
 constexpr std::int64_t max_block = 256;
-constexpr std::int64_t max_sum_columns = 256;    // of a tile whose sums wait in memory
+constexpr double max_register_cost = 8;           // of what the sums go through while they fill the registers
+constexpr std::int64_t max_sum_columns = 256;     // of a tile whose sums wait in memory
 constexpr std::int64_t direct_block = 8;          // rows of the column factor that are read side by side
 constexpr std::int64_t direct_columns = 1024;     // columns whose sums stay in the first-level cache
 constexpr std::int64_t max_direct_rows = 8;       // rows of registers in direct products
@@ -175,6 +176,7 @@ private:
         const std::int64_t blocks = tiling.one_block ? 1 : (reduce + max_block - 1) / max_block;
         tiling.block = known ? (reduce + blocks - 1) / blocks : max_block;
 
+        tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
         const std::int64_t row_panels = (rows + tiling.panel_rows - 1) / tiling.panel_rows;
         const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
         // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
@@ -190,7 +192,7 @@ private:
         tiling.columns_once = (row_tiles - 1) * columns * reduce > worth_a_launch;
         std::int64_t most_columns = column_panels;
         if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
-        if (!tiling.one_block) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
+        if (!tiling.in_registers) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
         std::int64_t column_tiles = (column_panels + most_columns - 1) / most_columns;
         share(tiling, work, column_panels, column_tiles, row_tiles);
         tiling.column_panels = (column_panels + column_tiles - 1) / column_tiles;
@@ -206,7 +208,17 @@ private:
         const std::int64_t splits = (machine_.threads + batches * tiles - 1) / (batches * tiles);
         if (blocks < 2 * splits) return;
         tiling.splits = static_cast<int>(splits);
-        tiling.one_block = false;
+        tiling.one_block = tiling.in_registers = false;
+    }
+
+    // Arithmetic that each sum goes through before it is stored.
+    double cost_of_results() const {
+        const Phases phases = find_phases(partition_, region_);
+        double cost = 0;
+        for (const auto& [op, member] : region_.members) {
+            if (op != contraction_ && !phases.row.at(op)) cost += access(op).cost;
+        }
+        return cost;
     }
 
     // Raises the number of tiles until all threads have equal shares, if there is work enough and tiles can be had.
