@@ -239,7 +239,7 @@ OpDef position(const std::string& name, Combiner combiner) {
     def.doc =
         concat("The position of the ", name.substr(3),
                "imum along an axis, or in the flattened tensor when the axis is none. Of equal elements the first "
-               "counts, and the first NaN counts before any number.");
+               "counts, and the first NaN counts before any number. Over no elements it is 0.");
     def.args = {{"x", "integers or floats"}};
     def.attributes = {optional_attr("axis", AttributeKind::integer, Attribute(),
                                     "the axis; negative counts from the end, none flattens"),

@@ -182,8 +182,7 @@ OpDef logsumexp() {
 OpDef l2_norm() {
     OpDef def = reduction_op("l2_norm",
                              "The Euclidean norm over axes, sqrt(sum(x**2)). float16 and bfloat16 are computed in "
-                             "float32. The gradient of a "
-                             "norm of 0 is 0.");
+                             "float32. It overflows where the squares do. The gradient of a norm of 0 is 0.");
     def.infer = [](const OpView& v) {
         require_floating(v, 0);
         return std::vector{TensorType{v.input(0).dtype, reduced_shape(v)}};

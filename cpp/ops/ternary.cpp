@@ -17,8 +17,8 @@ OpDef where_op() {
     def.family = "elementwise";
     def.doc =
         "a where the predicate is true, b elsewhere; all three broadcast together. The element that is not chosen has "
-        "no "
-        "influence, not even as NaN or inf, nor has it in the gradients.";
+        "no influence, not even as NaN or inf, and its gradient is 0. What computed it multiplies that 0 by its own "
+        "derivative, though: where(x > 0, sqrt(x), 0) has the gradient 0 * inf = NaN at 0, so choose x first.";
     def.args = {{"predicate", "bool tensor"}, {"a", "tensor of any dtype"}, {"b", "tensor of the dtype of a"}};
     def.results = {"y"};
     def.infer = [](const OpView& view) {

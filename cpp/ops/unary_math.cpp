@@ -90,12 +90,14 @@ void add_roots(std::vector<OpDef>& ops) {
 }
 
 void add_trigonometric(std::vector<OpDef>& ops) {
-    ops.push_back(complex_function("sin", {"sin"}, "Sin", ScalarOp::sin, complex_sin,
-                                   "Sine of an angle in radians, with full range reduction; NaN at infinities.",
-                                   [](GradientContext& g) { return chain(g.grad(), cos(g.input())); }));
-    ops.push_back(complex_function("cos", {"cos"}, "Cos", ScalarOp::cos, complex_cos,
-                                   "Cosine of an angle in radians, with full range reduction; NaN at infinities.",
-                                   [](GradientContext& g) { return chain(g.grad(), -sin(g.input())); }));
+    ops.push_back(complex_function(
+        "sin", {"sin"}, "Sin", ScalarOp::sin, complex_sin,
+        "Sine of an angle in radians, with full range reduction; NaN at infinities. Also of complex numbers.",
+        [](GradientContext& g) { return chain(g.grad(), cos(g.input())); }));
+    ops.push_back(complex_function(
+        "cos", {"cos"}, "Cos", ScalarOp::cos, complex_cos,
+        "Cosine of an angle in radians, with full range reduction; NaN at infinities. Also of complex numbers.",
+        [](GradientContext& g) { return chain(g.grad(), -sin(g.input())); }));
     ops.push_back(real_function("tan", {"tan"}, "Tan", ScalarOp::tan,
                                 "Tangent of an angle in radians, with full range reduction; NaN at infinities.",
                                 [](GradientContext& g) { return g.grad() * (square(g.output()) + 1.0); }));

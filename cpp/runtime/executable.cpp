@@ -3,6 +3,7 @@
 #include "topstitch/executable.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <set>
 
@@ -85,9 +86,12 @@ Signature make_signature(const std::vector<Tensor>& feeds, const std::vector<Ten
 // batch dims of several feeds count as equal, and another for each name; expressions over names follow from these.
 class StandInSizes {
 public:
+    // `equal`: one size for all dims without a name, whatever their axis.
+    explicit StandInSizes(bool equal) : equal_(equal) {}
+
     std::int64_t of(const Dim& dim, int axis) {
         if (dim.is_known()) return dim.value();
-        if (dim.is_unknown()) return of_key(concat('a', axis));
+        if (dim.is_unknown()) return of_key(equal_ ? "a" : concat('a', axis));
         return std::max<std::int64_t>(dim.evaluate([this](std::string_view name) { return of_name(name); }), 0);
     }
     // A named dim that is narrowed to a number or to another name: both stand for the same size.
@@ -102,6 +106,7 @@ private:
     std::int64_t of_key(const std::string& key) {
         return sizes_.emplace(key, 1009 + 14 * static_cast<std::int64_t>(sizes_.size())).first->second;
     }
+    bool equal_;
     std::map<std::string, std::int64_t> sizes_;
 };
 
@@ -194,24 +199,36 @@ Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector
     }
     check_wanted(graph, targets, operations);
     Signature signature = make_signature(tensors, targets, operations, options);
-    StandInSizes stand_in;
-    for (std::size_t k = 0; k < feeds.size(); ++k) {
-        const TensorType& declared = tensors[k].type();
-        signature.feed_types[k] = narrowed(declared, feeds[k].second);
-        for (int axis = 0; declared.shape.has_rank() && axis < declared.shape.rank(); ++axis)
-            stand_in.narrow(declared.shape[axis], signature.feed_types[k].shape[axis]);
-    }
-    std::vector<Sizes> shapes;
-    for (const TensorType& type : signature.feed_types) {
-        Sizes shape;
-        for (int axis = 0; axis < type.shape.rank(); ++axis) shape.push_back(stand_in.of(type.shape[axis], axis));
-        shapes.push_back(std::move(shape));
-    }
+    for (std::size_t k = 0; k < feeds.size(); ++k)
+        signature.feed_types[k] = narrowed(tensors[k].type(), feeds[k].second);
     auto impl = std::make_shared<ExecutableImpl>(std::move(signature));
-    std::vector<const Sizes*> pointers;
-    for (const Sizes& shape : shapes) pointers.push_back(&shape);
-    std::vector<std::int64_t> symbols;
-    impl->variant_for(*graph.data(), pointers, symbols);
+    const auto compile_for = [&](bool equal) {
+        StandInSizes stand_in(equal);
+        for (std::size_t k = 0; k < feeds.size(); ++k) {
+            const Shape& declared = tensors[k].type().shape;
+            for (int axis = 0; declared.has_rank() && axis < declared.rank(); ++axis)
+                stand_in.narrow(declared[axis], impl->signature().feed_types[k].shape[axis]);
+        }
+        std::vector<Sizes> shapes;
+        for (const TensorType& type : impl->signature().feed_types) {
+            Sizes shape;
+            for (int axis = 0; axis < type.shape.rank(); ++axis) shape.push_back(stand_in.of(type.shape[axis], axis));
+            shapes.push_back(std::move(shape));
+        }
+        std::vector<const Sizes*> pointers;
+        for (const Sizes& shape : shapes) pointers.push_back(&shape);
+        std::vector<std::int64_t> symbols;
+        impl->variant_for(*graph.data(), pointers, symbols);
+    };
+    try {
+        compile_for(false);
+    } catch (const UserError&) {
+        const std::exception_ptr first = std::current_exception();
+        // Dims of different axes may have to agree, as in a product.
+        try {
+            compile_for(true);
+        } catch (const UserError&) { std::rethrow_exception(first); }
+    }
     return Executable(graph.data(), std::move(impl));
 }
 

@@ -1,6 +1,7 @@
 // Chooses the tiles of a contraction: which axes are rows and columns, the register panel, and the cache blocks.
 // The method is that of Goto and van de Geijn (2008): panels in registers, a block of rows in the second-level cache.
 #include <algorithm>
+#include <set>
 
 #include "stitch/phases.h"
 #include "stitch/schedule.h"
@@ -33,7 +34,7 @@ public:
 
     std::optional<Tiling> run() {
         if (!region_.has_contraction || !options_.stitch) return std::nullopt;
-        if (!find_contraction()) return std::nullopt;
+        if (!find_contraction() || too_many_buffers()) return std::nullopt;
         Tiling tiling;
         classify(tiling);
         if (tiling.columns.empty()) {
@@ -86,6 +87,13 @@ private:
                             [&phases](OpId op) { return phases.row.at(op); });
     }
 
+    // Packed factors and split sums take three buffers more.
+    bool too_many_buffers() const {
+        std::set<TensorRef> tensors;
+        for (const RegionAccess& access : buffer_accesses(program_, partition_, region_)) tensors.insert(access.tensor);
+        return static_cast<int>(tensors.size()) + 3 > options_.max_buffers;
+    }
+
     void classify(Tiling& tiling) const {
         std::vector<std::vector<bool>> used(2, std::vector<bool>(region_.vars.size(), false));
         const Member& member = region_.members.at(contraction_);
@@ -115,7 +123,7 @@ private:
         const auto store = std::find_if(accesses.begin(), accesses.end(), [](const auto& a) { return a.store; });
         const auto stride = [this](const Index& offset, VarId var) {
             const Dim coefficient = offset.coefficient_of(var);
-            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(estimate_any(coefficient));
+            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(size_of_step(coefficient));
         };
         const auto contiguous = [&](const std::vector<VarId>& vars) {
             return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return stride(store->offset, v) == 1; });
@@ -143,7 +151,7 @@ private:
         }
         tiling.rows_in_lanes = along_rows > 0;
     }
-    std::int64_t estimate_any(const Dim& dim) const { return options_.estimate(dim); }
+    std::int64_t size_of_step(const Dim& dim) const { return options_.estimate(dim); }
 
     // As many accumulators as registers allow, beside those for one row of columns and one broadcast.
     void choose_panel(Tiling& tiling, std::int64_t columns) const {

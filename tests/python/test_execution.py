@@ -307,3 +307,14 @@ def test_stop_gradient_hides_one_path() -> None:
     y = x * ts.stop_gradient(x * x)
     slope = ts.gradients(y, [x])[x]
     assert float(graph.run({x: np.float32(3)}, slope)) == 9
+
+
+def test_unknown_dims_of_different_axes_may_have_to_agree() -> None:
+    graph = ts.Graph()
+    a, b = graph.placeholder((-1, -1)), graph.placeholder((-1, -1))
+    types = {a: ts.ShapedType((-1, -1)), b: ts.ShapedType((-1, -1))}
+    executable = graph.compile(types, a @ b)
+    x, y = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    assert executable.run(x, y).tolist() == [[3.0] * 4] * 2
+    with pytest.raises(ts.UserError, match="do not fit"):
+        graph.compile({a: ts.ShapedType((2, 3)), b: ts.ShapedType((4, -1))}, a @ b)
