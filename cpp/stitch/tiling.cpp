@@ -21,7 +21,7 @@ constexpr std::int64_t max_block = 256;
 constexpr double max_register_cost = 8;           // of what the sums go through while they fill the registers
 constexpr std::int64_t max_sum_columns = 256;     // of a tile whose sums wait in memory
 constexpr std::int64_t direct_block = 8;          // rows of the column factor that are read side by side
-constexpr std::int64_t direct_columns = 1024;     // columns whose sums stay in the first-level cache
+constexpr std::int64_t direct_sums = 4096;        // of a tile: they stay in the first-level cache
 constexpr std::int64_t max_direct_rows = 8;       // rows of registers in direct products
 constexpr std::int64_t worth_a_launch = 1 << 16;  // elements that may be packed again in the time of another launch
 constexpr std::int64_t worth_sharing = 1 << 19;   // multiplications of each thread
@@ -168,7 +168,8 @@ private:
         tiling.row_panels = panels;
         tiling.block = direct_block;
         const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
-        const std::int64_t most = std::max<std::int64_t>(direct_columns / tiling.panel_columns(), 1);
+        const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns();
+        const std::int64_t most = std::max<std::int64_t>(direct_sums / sums, 1);
         std::int64_t tiles = (column_panels + most - 1) / most;
         const std::int64_t work = rows * columns * reduce;
         share(tiling, work, column_panels, tiles);
