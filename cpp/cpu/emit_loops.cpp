@@ -196,9 +196,9 @@ void Emitter::emit_loop(const loopir::Loop& loop, const LoopShape& shape, const 
 
 void Emitter::emit_body(const loopir::Loop& loop, const Phase& phase, Value* position) {
     Var& var = vars_[static_cast<std::size_t>(loop.var)];
+    if (phase.masked) axes_.back().active = code_.below(position, phase.end, phase.lanes);
     // Loops start at 0, and chunks of a parallel loop at a multiple of its step; the leftovers of a vector loop
     // start where whole vectors end.
-    if (phase.masked) axes_.back().active = code_.below(position, phase.end, phase.lanes);
     for (int repeat = 0; repeat < phase.repeats; ++repeat) {
         var = {position, static_cast<std::int64_t>(repeat) * phase.together(), phase.step()};
         emit_block(loop.body.front());

@@ -191,18 +191,7 @@ void Emitter::emit(const loopir::Store& store) {
     if (aligned == nullptr) return store_copies(store, axes, false);
 
     // The answer does not change in the loop: the branch costs next to nothing.
-    llvm::BasicBlock* ordinary = code_.new_block("ordinary");
-    llvm::BasicBlock* streaming = code_.new_block("streaming");
-    llvm::BasicBlock* after = code_.new_block("stored");
-    ir_.CreateCondBr(aligned, streaming, ordinary);
-    for (llvm::BasicBlock* block : {ordinary, streaming}) {
-        ir_.SetInsertPoint(block);
-        code_.push_scope();
-        store_copies(store, axes, block == streaming);
-        code_.pop_scope();
-        ir_.CreateBr(after);
-    }
-    ir_.SetInsertPoint(after);
+    either(aligned, [&] { store_copies(store, axes, true); }, [&] { store_copies(store, axes, false); });
     streamed_ = true;
 }
 
@@ -288,19 +277,7 @@ void Emitter::store_lanes(int buffer, const Place& place, Value* value, Value* g
     };
     if (target_.vector_bytes >= 64) return store_some();
     // Before AVX-512 a masked store takes as long as a dozen others, and at most edges of tiles need one.
-    llvm::BasicBlock* whole = code_.new_block("whole");
-    llvm::BasicBlock* part = code_.new_block("part");
-    llvm::BasicBlock* after = code_.new_block("stored");
-    ir_.CreateCondBr(ir_.CreateAndReduce(guard), whole, part);
-    ir_.SetInsertPoint(whole);
-    store_all();
-    ir_.CreateBr(after);
-    ir_.SetInsertPoint(part);
-    code_.push_scope();
-    store_some();
-    code_.pop_scope();
-    ir_.CreateBr(after);
-    ir_.SetInsertPoint(after);
+    either(ir_.CreateAndReduce(guard), store_all, store_some);
 }
 
 void Emitter::store_each(int buffer, const Place& place, Value* value, Value* guard, int lanes) {

@@ -130,6 +130,9 @@ private:
     // Runs `then` only where `condition` holds.
     template <typename Then>
     void when(llvm::Value* condition, Then then);
+    // Runs `then` where it holds, and `otherwise` elsewhere.
+    template <typename Then, typename Otherwise>
+    void either(llvm::Value* condition, Then then, Otherwise otherwise);
 
     // --- emit_loops.cpp
     struct Phase;
@@ -204,6 +207,24 @@ void Emitter::when(llvm::Value* condition, Then then) {
     then();
     code_.pop_scope();
     ir_.CreateBr(after);
+    ir_.SetInsertPoint(after);
+}
+
+template <typename Then, typename Otherwise>
+void Emitter::either(llvm::Value* condition, Then then, Otherwise otherwise) {
+    llvm::BasicBlock* first = code_.new_block("then");
+    llvm::BasicBlock* second = code_.new_block("else");
+    llvm::BasicBlock* after = code_.new_block("after");
+    ir_.CreateCondBr(condition, first, second);
+    const auto branch = [&](llvm::BasicBlock* block, const auto& emit_branch) {
+        ir_.SetInsertPoint(block);
+        code_.push_scope();
+        emit_branch();
+        code_.pop_scope();
+        ir_.CreateBr(after);
+    };
+    branch(first, then);
+    branch(second, otherwise);
     ir_.SetInsertPoint(after);
 }
 
