@@ -57,7 +57,6 @@ public:
         machine.vector_bytes = target.vector_bytes;
         machine.vector_registers = target.vector_registers;
         machine.threads = cpu::num_threads();
-        machine.l1_bytes = target.l1_bytes;
         machine.l2_bytes = target.l2_bytes;
         machine.l3_bytes = target.l3_bytes;
         return machine;

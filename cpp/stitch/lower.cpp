@@ -143,7 +143,7 @@ private:
         std::optional<Index> limit;
         if (blocks) {
             const Dim extent = spec.extent;
-            const Index block = begin_loop("block", {"block", floor_div(extent + Dim(block_ - 1), Dim(block_))});
+            const Index block = begin_loop("block", {"block", ceil_div(extent, block_)});
             first = base + block * Dim(block_);
             limit = Index(extent) - block * Dim(block_);
             if (extent.is_known() && extent.value() % block_ == 0) limit.reset();

@@ -14,10 +14,6 @@ using loopir::VarId;
 
 constexpr std::int64_t row_padding = 16;
 
-Dim ceil_div(const Dim& count, std::int64_t step) {
-    return floor_div(count + Dim(step - 1), Dim(step));
-}
-
 // Scratch buffers that the kernels of the region share, by number.
 struct SharedScratch {
     int columns = -1;

@@ -108,8 +108,7 @@ private:
     Dim work_of(const Region& region) const {
         Dim iterations = 1;
         for (const RegionVar& var : region.vars) iterations = iterations * var.extent;
-        double cost = 1;
-        for (const auto& [op, member] : region.members) cost += partition_.accesses[static_cast<std::size_t>(op)].cost;
+        const double cost = 1 + cost_of(partition_, region);
         return iterations * Dim(std::max<std::int64_t>(static_cast<std::int64_t>(cost), 1));
     }
 

@@ -273,8 +273,7 @@ private:
 
     // Independent accumulators hide the latency of an addition; long bodies fill the pipeline by themselves.
     void choose_unrolls(Schedule& schedule) const {
-        double cost = 0;
-        for (const auto& [op, member] : region_.members) cost += partition_.accesses[static_cast<std::size_t>(op)].cost;
+        const double cost = cost_of(partition_, region_);
         const auto choose = [&](LoopSpec& loop, bool row) {
             if (!loop.vector) return;
             if (region_.has_contraction && !row) {
@@ -282,7 +281,7 @@ private:
             } else if (row && region_.has_reduce) {
                 loop.unroll = cost < 40 ? 4 : 2;
             } else {
-                loop.unroll = cost < 20 ? 4 : 2;
+                loop.unroll = unroll_for(cost);
             }
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
@@ -329,6 +328,16 @@ std::vector<RegionAccess> buffer_accesses(const Program& program, const Partitio
         accesses.push_back({{op, 0}, row_major_offset(shape, region.members.at(op).home), true});
     }
     return accesses;
+}
+
+double cost_of(const Partition& partition, const Region& region) {
+    double cost = 0;
+    for (const auto& [op, member] : region.members) cost += partition.accesses[static_cast<std::size_t>(op)].cost;
+    return cost;
+}
+
+int unroll_for(double cost) {
+    return cost < 20 ? 4 : 2;
 }
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,

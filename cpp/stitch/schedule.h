@@ -15,7 +15,6 @@ struct Machine {
     int vector_bytes = 16;
     int vector_registers = 16;
     int threads = 1;
-    std::int64_t l1_bytes = 32 << 10;
     std::int64_t l2_bytes = 512 << 10;
     std::int64_t l3_bytes = 8 << 20;
 };
@@ -82,6 +81,10 @@ struct RegionAccess {
     bool store = false;
 };
 std::vector<RegionAccess> buffer_accesses(const Program& program, const Partition& partition, const Region& region);
+
+// Arithmetic of one iteration, and how many vectors of a body that costs so much hide their latency together.
+double cost_of(const Partition& partition, const Region& region);
+int unroll_for(double cost);
 
 // The number of passes over the row: 1 + the longest chain of reductions of which one needs the other (see lower.cpp).
 int count_passes(const Partition& partition, const Region& region);

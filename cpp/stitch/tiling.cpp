@@ -26,6 +26,10 @@ constexpr std::int64_t max_direct_rows = 8;       // rows of registers in direct
 constexpr std::int64_t worth_a_launch = 1 << 16;  // elements that may be packed again in the time of another launch
 constexpr std::int64_t worth_sharing = 1 << 19;   // multiplications of each thread
 
+std::int64_t ceil_div(std::int64_t count, std::int64_t step) {
+    return (count + step - 1) / step;
+}
+
 class TilingChooser {
 public:
     TilingChooser(const Program& program, const Partition& partition, const Region& region,
@@ -34,7 +38,9 @@ public:
 
     std::optional<Tiling> run() {
         if (!region_.has_contraction || !options_.stitch) return std::nullopt;
-        if (!find_contraction() || too_many_buffers()) return std::nullopt;
+        if (!find_contraction()) return std::nullopt;
+        accesses_ = buffer_accesses(program_, partition_, region_);
+        if (too_many_buffers()) return std::nullopt;
         Tiling tiling;
         classify(tiling);
         if (tiling.columns.empty()) {
@@ -57,9 +63,7 @@ public:
             choose_panel(tiling, columns);
             choose_blocks(tiling, rows, columns, reduce);
         }
-        double cost = 0;
-        for (const auto& [op, member] : region_.members) cost += access(op).cost;
-        tiling.unroll = cost < 20 ? 4 : 2;
+        tiling.unroll = unroll_for(cost_of(partition_, region_));
         return tiling;
     }
 
@@ -82,15 +86,15 @@ private:
         }
         type_ = program_.graph->type({contraction_, 0}).dtype;
         if (is_complex(type_) || type_ == DType::boolean) return false;
-        const Phases phases = find_phases(partition_, region_);
+        phases_ = find_phases(partition_, region_);
         return std::none_of(region_.outputs.begin(), region_.outputs.end(),
-                            [&phases](OpId op) { return phases.row.at(op); });
+                            [this](OpId op) { return phases_.row.at(op); });
     }
 
     // Packed factors and split sums take three buffers more.
     bool too_many_buffers() const {
         std::set<TensorRef> tensors;
-        for (const RegionAccess& access : buffer_accesses(program_, partition_, region_)) tensors.insert(access.tensor);
+        for (const RegionAccess& access : accesses_) tensors.insert(access.tensor);
         return static_cast<int>(tensors.size()) + 3 > options_.max_buffers;
     }
 
@@ -119,11 +123,10 @@ private:
 
     // Columns are what the result is contiguous along, so that it is stored in vectors.
     void order_by_store(Tiling& tiling) {
-        std::vector<RegionAccess> accesses = buffer_accesses(program_, partition_, region_);
-        const auto store = std::find_if(accesses.begin(), accesses.end(), [](const auto& a) { return a.store; });
+        const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
         const auto stride = [this](const Index& offset, VarId var) {
             const Dim coefficient = offset.coefficient_of(var);
-            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(size_of_step(coefficient));
+            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(options_.estimate(coefficient));
         };
         const auto contiguous = [&](const std::vector<VarId>& vars) {
             return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return stride(store->offset, v) == 1; });
@@ -141,7 +144,7 @@ private:
         const VarId inner = tiling.reduce.back();
         const VarId column = tiling.columns.back();
         int along_rows = 0;
-        for (const RegionAccess& access : accesses) {
+        for (const RegionAccess& access : accesses_) {
             if (!access.store && access.offset.depends_on(inner) && access.offset.depends_on(column)) {
                 columns_contiguous_ = columns_contiguous_ && stride(access.offset, column) == 1;
             }
@@ -151,7 +154,6 @@ private:
         }
         tiling.rows_in_lanes = along_rows > 0;
     }
-    std::int64_t size_of_step(const Dim& dim) const { return options_.estimate(dim); }
 
     // As many accumulators as registers allow, beside those for one row of columns and one broadcast.
     void choose_panel(Tiling& tiling, std::int64_t columns) const {
@@ -162,18 +164,18 @@ private:
     // Few rows: the column factor streams through once, some of its rows at a time, into sums in the first-level cache.
     void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
         tiling.packed = false;
-        const std::int64_t panels = (rows + max_direct_rows - 1) / max_direct_rows;
-        tiling.panel_rows = static_cast<int>((rows + panels - 1) / panels);
+        const std::int64_t panels = ceil_div(rows, max_direct_rows);
+        tiling.panel_rows = static_cast<int>(ceil_div(rows, panels));
         tiling.panel_vectors = tiling.panel_rows > 4 ? 1 : 2;
         tiling.row_panels = panels;
         tiling.block = direct_block;
-        const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
+        const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
         const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns();
         const std::int64_t most = std::max<std::int64_t>(direct_sums / sums, 1);
-        std::int64_t tiles = (column_panels + most - 1) / most;
+        std::int64_t tiles = ceil_div(column_panels, most);
         const std::int64_t work = rows * columns * reduce;
         share(tiling, work, column_panels, tiles);
-        tiling.column_panels = (column_panels + tiles - 1) / tiles;
+        tiling.column_panels = ceil_div(column_panels, tiles);
         split(tiling, work, tiles, reduce);
     }
 
@@ -182,29 +184,29 @@ private:
         const bool known =
             std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
         tiling.one_block = known && reduce <= max_one_block;
-        const std::int64_t blocks = tiling.one_block ? 1 : (reduce + max_block - 1) / max_block;
-        tiling.block = known ? (reduce + blocks - 1) / blocks : max_block;
+        const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(reduce, max_block);
+        tiling.block = known ? ceil_div(reduce, blocks) : max_block;
 
         tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
-        const std::int64_t row_panels = (rows + tiling.panel_rows - 1) / tiling.panel_rows;
-        const std::int64_t column_panels = (columns + tiling.panel_columns() - 1) / tiling.panel_columns();
+        const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
+        const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
         // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
         // blocks, and the packed columns are read again for each tile.
         const std::int64_t share_of_cache = machine_.l2_bytes / (tiling.one_block ? 4 : 2) / bytes;
         const auto fit = [&](std::int64_t elements) { return std::max<std::int64_t>(share_of_cache / elements, 1); };
         const std::int64_t most_rows = std::min(fit(tiling.panel_rows * tiling.block), row_panels);
-        std::int64_t row_tiles = (row_panels + most_rows - 1) / most_rows;
+        std::int64_t row_tiles = ceil_div(row_panels, most_rows);
         const std::int64_t work = rows * columns * reduce;
         share(tiling, work, row_panels, row_tiles);
-        tiling.row_panels = (row_panels + row_tiles - 1) / row_tiles;
+        tiling.row_panels = ceil_div(row_panels, row_tiles);
 
         tiling.columns_once = (row_tiles - 1) * columns * reduce > worth_a_launch;
         std::int64_t most_columns = column_panels;
         if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
         if (!tiling.in_registers) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
-        std::int64_t column_tiles = (column_panels + most_columns - 1) / most_columns;
+        std::int64_t column_tiles = ceil_div(column_panels, most_columns);
         share(tiling, work, column_panels, column_tiles, row_tiles);
-        tiling.column_panels = (column_panels + column_tiles - 1) / column_tiles;
+        tiling.column_panels = ceil_div(column_panels, column_tiles);
         split(tiling, work, row_tiles * column_tiles, reduce);
         tiling.rows_once = (column_tiles - 1) * rows * reduce > worth_a_launch && column_tiles > 4;
     }
@@ -212,9 +214,9 @@ private:
     // Splits the reduced axis when there are fewer tiles than threads.
     void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const {
         const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
-        const std::int64_t blocks = (reduce + tiling.block - 1) / tiling.block;
+        const std::int64_t blocks = ceil_div(reduce, tiling.block);
         if (batches * tiles >= machine_.threads || work / machine_.threads < worth_sharing) return;
-        const std::int64_t splits = (machine_.threads + batches * tiles - 1) / (batches * tiles);
+        const std::int64_t splits = ceil_div(machine_.threads, batches * tiles);
         if (blocks < 2 * splits) return;
         tiling.splits = static_cast<int>(splits);
         tiling.one_block = tiling.in_registers = false;
@@ -222,10 +224,9 @@ private:
 
     // Arithmetic that each sum goes through before it is stored.
     double cost_of_results() const {
-        const Phases phases = find_phases(partition_, region_);
         double cost = 0;
         for (const auto& [op, member] : region_.members) {
-            if (op != contraction_ && !phases.row.at(op)) cost += access(op).cost;
+            if (op != contraction_ && !phases_.row.at(op)) cost += access(op).cost;
         }
         return cost;
     }
@@ -247,6 +248,8 @@ private:
     const Machine& machine_;
     OpId contraction_ = -1;
     DType type_ = DType::float32;
+    Phases phases_;
+    std::vector<RegionAccess> accesses_;
     bool columns_contiguous_ = true;  // the column factor lies along the columns in memory
 };
 
