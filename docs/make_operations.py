@@ -201,7 +201,8 @@ def argument_texts(op: dict[str, Any]) -> Iterator[str]:
     for attribute in op["attributes"]:
         kind = KINDS[attribute["kind"]]
         if attribute["choices"]:
-            kind = "one of " + ", ".join(f'`"{choice}"`' for choice in attribute["choices"])
+            choices = "one of " + ", ".join(f'`"{choice}"`' for choice in attribute["choices"])
+            kind = choices if attribute["kind"] == "string" else f"{kind}, or {choices}"
         yield f"`{python_name(attribute['name'])}`, {kind}: {escaped(sentence(attribute['doc']))}"
 
 

@@ -140,9 +140,10 @@ std::vector<Attribute> complete_attributes(const OpDef& def, const NamedAttribut
         seen[k] = true;
         if (kind_of(value) == AttributeKind::none) continue;  // the same as leaving it out
         values[k] = convert(value, attr.kind);
-        if (kind_of(values[k]) != attr.kind) {
-            std::string message = concat("[", def.name, "] the attribute '", name, "' must be ", kind_name(attr.kind),
-                                         ", but got ", describe(value));
+        if (!attr.allows(kind_of(values[k]))) {
+            std::string message =
+                concat("[", def.name, "] the attribute '", name, "' must be ", kind_name(attr.kind),
+                       attr.allows(AttributeKind::string) ? " or a name" : "", ", but got ", describe(value));
             if (attr.kind == AttributeKind::dtype && kind_of(value) == AttributeKind::string) {
                 std::vector<std::string_view> names;
                 for (const DType dtype : all_dtypes()) names.push_back(name_of(dtype));
@@ -151,9 +152,8 @@ std::vector<Attribute> complete_attributes(const OpDef& def, const NamedAttribut
             }
             throw TypeError(message);
         }
-        if (attr.kind == AttributeKind::string && !attr.choices.empty()) {
-            check_choice(def, attr, std::get<std::string>(values[k]));
-        }
+        const auto* text = std::get_if<std::string>(&values[k]);
+        if (text != nullptr && !attr.choices.empty()) { check_choice(def, attr, *text); }
     }
     for (std::size_t k = 0; k < values.size(); ++k) {
         const AttrDef& attr = def.attributes[k];

@@ -31,7 +31,12 @@ struct AttrDef {
     std::string doc;
     bool required = true;
     Attribute fallback;                // when not required; monostate: "none"
-    std::vector<std::string> choices;  // for strings
+    // For strings; for integers, the names of rules that may stand for them ("same").
+    std::vector<std::string> choices;
+
+    bool allows(AttributeKind given) const {
+        return given == kind || (given == AttributeKind::string && kind == AttributeKind::integers && !choices.empty());
+    }
 };
 
 // One operation's facts, as its rules see them.

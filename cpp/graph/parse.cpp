@@ -113,7 +113,9 @@ private:
                                                   quoted_list(names), did_you_mean(name, names)));
             }
             reader_.expect("=");
-            attributes.emplace_back(name, reader_.attribute(def.attributes[static_cast<std::size_t>(index)].kind));
+            const AttrDef& attr = def.attributes[static_cast<std::size_t>(index)];
+            const bool named = attr.allows(AttributeKind::string) && reader_.next_is('"');
+            attributes.emplace_back(name, reader_.attribute(named ? AttributeKind::string : attr.kind));
         }
     }
 

@@ -33,7 +33,7 @@ void verify_attributes(OpId id, const OpNode& node) {
     for (std::size_t k = 0; k < declared.size(); ++k) {
         const AttributeKind kind = kind_of(node.attributes[k]);
         const bool left_out = kind == AttributeKind::none && !declared[k].required;
-        if (kind != declared[k].kind && !left_out) {
+        if (!declared[k].allows(kind) && !left_out) {
             broken(id, node, concat("has the attribute '", declared[k].name, "' in another kind than declared"));
         }
     }

@@ -23,7 +23,7 @@ std::string type_of(const AttrDef& attr) {
         case AttributeKind::dtype:
             return "DType";
         case AttributeKind::integers:
-            return "std::vector<std::int64_t>";
+            return attr.choices.empty() ? "std::vector<std::int64_t>" : "IntegersOrName";
         case AttributeKind::shape:
             return "Shape";
         case AttributeKind::array:

@@ -14,6 +14,12 @@ std::string python_name(const AttrDef& attr) {
     return attr.name == "axes" ? "axis" : attr.name;
 }
 
+std::string literal(const std::vector<std::string>& choices) {
+    std::string text;
+    for (const std::string& choice : choices) text += concat(text.empty() ? "" : ", ", '"', choice, '"');
+    return "Literal[" + text + "]";
+}
+
 std::string python_type(const AttrDef& attr) {
     switch (attr.kind) {
         case AttributeKind::none:
@@ -24,16 +30,12 @@ std::string python_type(const AttrDef& attr) {
             return "int";
         case AttributeKind::real:
             return "float";
-        case AttributeKind::string: {
-            if (attr.choices.empty()) return "str";
-            std::string text;
-            for (const std::string& choice : attr.choices) text += concat(text.empty() ? "" : ", ", '"', choice, '"');
-            return "Literal[" + text + "]";
-        }
+        case AttributeKind::string:
+            return attr.choices.empty() ? "str" : literal(attr.choices);
         case AttributeKind::dtype:
             return "DTypeLike";
         case AttributeKind::integers:
-            return "int | Sequence[int]";
+            return "int | Sequence[int]" + (attr.choices.empty() ? "" : " | " + literal(attr.choices));
         case AttributeKind::shape:
             return "ShapeLike";
         case AttributeKind::array:

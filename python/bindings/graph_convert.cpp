@@ -130,10 +130,11 @@ Attribute attribute_from_python(const OpDef& def, const AttrDef& attr, py::handl
         case AttributeKind::dtype:
             return dtype_from_python(object);
         case AttributeKind::integers:
+            if (PyUnicode_Check(object.ptr()) && attr.allows(AttributeKind::string)) return object.cast<std::string>();
             if (is_index(object) || is_sequence(object) || py::hasattr(object, "__array__")) {
                 return integers_from_python(object, what);
             }
-            refuse("an int or a list of ints");
+            refuse(attr.choices.empty() ? "an int or a list of ints" : "an int, a list of ints or a str");
             break;
         case AttributeKind::shape:
             return shape_from_python(object, what.c_str());

@@ -107,7 +107,7 @@ TEST_CASE("arguments and attributes are well declared") {
             CHECK(!attr.doc.empty());
             CHECK(names.insert(attr.name).second);  // in Python both are arguments
             CHECK(attr.kind != AttributeKind::none);
-            CHECK((attr.choices.empty() || attr.kind == AttributeKind::string));
+            CHECK((attr.choices.empty() || attr.allows(AttributeKind::string)));
             const bool none = kind_of(attr.fallback) == AttributeKind::none;
             CHECK((none || (!attr.required && kind_of(attr.fallback) == attr.kind)));
         }

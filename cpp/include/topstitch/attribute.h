@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <variant>
@@ -27,6 +28,21 @@ inline AttributeKind kind_of(const Attribute& value) {
 
 // Equal kind and value; reals and arrays by their bits (so NaN equals itself, and 0.0 differs from -0.0).
 TOPSTITCH_API bool equal(const Attribute& a, const Attribute& b);
+
+// An attribute that is a list of integers or the name of a rule that gives them: `{1, 2}`, `2`, "same".
+class IntegersOrName {
+public:
+    IntegersOrName(std::int64_t number) : value_(std::vector{number}) {}                           // NOLINT
+    IntegersOrName(int number) : IntegersOrName(std::int64_t{number}) {}                           // NOLINT
+    IntegersOrName(std::initializer_list<std::int64_t> numbers) : value_(std::vector(numbers)) {}  // NOLINT
+    IntegersOrName(std::vector<std::int64_t> numbers) : value_(std::move(numbers)) {}              // NOLINT
+    IntegersOrName(std::string name) : value_(std::move(name)) {}                                  // NOLINT
+    IntegersOrName(const char* name) : value_(std::string(name)) {}                                // NOLINT
+    operator const Attribute&() const { return value_; }                                           // NOLINT
+
+private:
+    Attribute value_;
+};
 
 using NamedAttributes = std::vector<std::pair<std::string, Attribute>>;
 

@@ -1,0 +1,167 @@
+// The geometry of sliding windows.
+// See window_rules.h.
+#include "ops/window_rules.h"
+
+#include "ops/expr.h"
+
+namespace topstitch::ops {
+
+namespace {
+
+constexpr std::string_view spatial_names = "DHW";
+
+std::string spatial(int axes) {
+    return std::string(spatial_names.substr(spatial_names.size() - static_cast<std::size_t>(axes)));
+}
+
+struct Padding {
+    Dim before, after;
+};
+
+// As many windows as positions divided by the stride; "same" puts the odd element of the padding at the end.
+Padding same_padding(const WindowAxis& axis, bool lower) {
+    const Dim windows = ceil_div(axis.input, axis.stride);
+    Dim total = axis.span() - Dim(axis.stride);
+    if (axis.stride != 1) total = max((windows - 1) * Dim(axis.stride) + axis.span() - axis.input, 0);
+    const Dim less = floor_div(total, 2);
+    return lower ? Padding{total - less, less} : Padding{less, total - less};
+}
+
+std::vector<std::int64_t> explicit_padding(const OpView& view, int axes) {
+    const auto& given = view.integers("padding");
+    const auto count = static_cast<std::size_t>(axes);
+    if (given.size() != 1 && given.size() != count && given.size() != 2 * count) {
+        view.fail(concat("padding has ", given.size(), " numbers; give one for all ", axes, " spatial axes, ", count,
+                         " (one for each axis), ", 2 * count,
+                         " (before and after each axis in turn), or \"same\" or \"valid\""));
+    }
+    std::vector<std::int64_t> padding;
+    for (std::size_t k = 0; k < count; ++k) {
+        for (std::size_t side = 0; side < 2; ++side) {
+            const std::int64_t amount = given[given.size() == 2 * count ? 2 * k + side : given.size() == 1 ? 0 : k];
+            if (amount < 0)
+                view.fail(concat("padding has ", amount, "; it must be 0 or more, and slice removes elements"));
+            padding.push_back(amount);
+        }
+    }
+    return padding;
+}
+
+}  // namespace
+
+std::vector<AttrDef> window_attributes() {
+    const Attribute one = std::vector<std::int64_t>{1};
+    AttrDef padding = optional_attr(
+        "padding", AttributeKind::integers, std::vector<std::int64_t>{0},
+        "how many elements are added around each spatial axis: one number for all, one for each, or before and after "
+        "each in turn; \"same\" gives as many windows as positions divided by the stride, with the odd one at the end "
+        "(\"same_lower\": at the start), and \"valid\" adds none");
+    padding.choices = {"valid", "same", "same_lower"};
+    return {optional_attr("stride", AttributeKind::integers, one,
+                          "the distance of windows along each spatial axis; one number for all or one for each"),
+            optional_attr("dilation", AttributeKind::integers, one,
+                          "the distance of elements within a window; one number for all or one for each"),
+            std::move(padding)};
+}
+
+std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view attribute, int axes,
+                                           std::int64_t lowest) {
+    std::vector<std::int64_t> values = view.integers(attribute);
+    if (values.size() == 1) values.assign(static_cast<std::size_t>(axes), values[0]);
+    if (values.size() != static_cast<std::size_t>(axes)) {
+        view.fail(concat(attribute, " has ", values.size(), " numbers; give one for all spatial axes or ", axes,
+                         ", one for each"));
+    }
+    constexpr std::int64_t highest = std::int64_t{1} << 31;
+    for (const std::int64_t value : values) {
+        if (value < lowest || value > highest) {
+            view.fail(concat(attribute, " is ", value, "; it must be at least ", lowest, " and at most ", highest));
+        }
+    }
+    return values;
+}
+
+std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& input, const std::vector<Dim>& kernel,
+                                    bool ceil) {
+    const int count = static_cast<int>(input.size());
+    const std::vector<std::int64_t> strides = numbers_for_axes(view, "stride", count, 1);
+    const std::vector<std::int64_t> dilations = numbers_for_axes(view, "dilation", count, 1);
+    const auto* style = std::get_if<std::string>(&view.attribute("padding"));
+    const std::vector<std::int64_t> padding =
+        style == nullptr ? explicit_padding(view, count) : std::vector<std::int64_t>();
+    std::vector<WindowAxis> axes;
+    for (std::size_t k = 0; k < input.size(); ++k) {
+        WindowAxis axis{input[k], {}, kernel[k], strides[k], dilations[k], 0};
+        const Dim stride = axis.stride;
+        Padding around{0, 0};
+        if (style == nullptr) {
+            around = {padding[2 * k], padding[2 * k + 1]};
+        } else if (*style != "valid") {
+            around = same_padding(axis, *style == "same_lower");
+        }
+        axis.before = around.before;
+        const Dim free = input[k] + around.before + around.after - axis.span();
+        if (axis.span().is_known() && axis.span().value() < 1)
+            view.fail(concat("the window has ", kernel[k].str(), " elements along spatial axis ", k, "; it needs 1"));
+        if (free.is_known() && free.value() < 0) {
+            view.fail(concat("the window spans ", axis.span().str(), " positions along spatial axis ", k, ", but the ",
+                             "input has ", input[k].str(), ", with padding ",
+                             (input[k] + around.before + around.after).str(),
+                             "; use a smaller window or dilation, or more padding"));
+        }
+        if (style != nullptr && *style != "valid") {
+            axis.output = ceil_div(input[k], stride);
+        } else if (ceil) {
+            // The last window must not begin in the padding after the input.
+            axis.output = min(ceil_div(free, stride), ceil_div(input[k] + around.before, stride) - 1) + 1;
+        } else {
+            axis.output = floor_div(free, stride) + 1;
+        }
+        axes.push_back(std::move(axis));
+    }
+    return axes;
+}
+
+NamedAttributes same_window(const OpView& view) {
+    return {{"stride", view.attribute("stride")},
+            {"dilation", view.attribute("dilation")},
+            {"padding", view.attribute("padding")}};
+}
+
+std::string channels_first(int axes) {
+    return "NC" + spatial(axes);
+}
+
+std::string channels_last(int axes) {
+    return "N" + spatial(axes) + "C";
+}
+
+AttrDef data_layout_attr(int axes) {
+    return choice_attr("data_layout", channels_first(axes), {channels_first(axes), channels_last(axes)},
+                       "the order of the axes of the data: batch, channels, and spatial axes");
+}
+
+std::vector<std::int64_t> axis_order(const std::string& layout, const std::string& wanted) {
+    std::vector<std::int64_t> order;
+    for (const char name : wanted) order.push_back(static_cast<std::int64_t>(layout.find(name)));
+    return order;
+}
+
+Tensor arranged(const Tensor& x, const std::string& layout, const std::string& wanted) {
+    return layout == wanted ? x : expr::transpose(x, axis_order(layout, wanted));
+}
+
+Shape arranged(const Shape& shape, const std::string& layout, const std::string& wanted) {
+    std::vector<Dim> dims;
+    for (const std::int64_t axis : axis_order(layout, wanted)) dims.push_back(shape[static_cast<int>(axis)]);
+    return Shape(std::move(dims));
+}
+
+void require_layout(const OpView& view, int k, const std::string& layout) {
+    const Shape& shape = view.in_shape(k);
+    if (!shape.has_rank() || shape.rank() == static_cast<int>(layout.size())) return;
+    view.fail(concat(input_name(view, k), " has shape ", shape.str(), ", but the layout \"", layout, "\" needs ",
+                     layout.size(), " axes; use expand_dims or reshape"));
+}
+
+}  // namespace topstitch::ops

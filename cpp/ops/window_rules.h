@@ -1,0 +1,52 @@
+// Windows that slide along the spatial axes of a tensor: what convolution and pooling share.
+// Their attributes with the checks, the geometry of each axis, and the layouts of data.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/rules.h"
+
+namespace topstitch::ops {
+
+// One spatial axis. Tap k of the window at output position t reads position t*stride + k*dilation - before of the
+// input, and zero (or what is neutral) outside of it.
+struct WindowAxis {
+    Dim input, output;
+    Dim kernel = 1;
+    std::int64_t stride = 1;
+    std::int64_t dilation = 1;
+    Dim before = 0;
+
+    // From the first tap to the last, both included.
+    Dim span() const { return (kernel - 1) * Dim(dilation) + 1; }
+    Index position(const Index& at, const Index& tap) const {
+        return at * Dim(stride) + tap * Dim(dilation) - Index(before);
+    }
+};
+
+// The attributes `stride`, `dilation` and `padding`.
+std::vector<AttrDef> window_attributes();
+// The values of an attribute that has one number for all `axes` spatial axes or one for each, none below `lowest`.
+std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view attribute, int axes,
+                                           std::int64_t lowest);
+// From the attributes; `ceil` rounds the number of windows up instead of down, as long as a window begins inside the
+// input or the padding before it. Fails when a window is larger than the padded axis.
+std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& input, const std::vector<Dim>& kernel,
+                                    bool ceil = false);
+// Of the axes that a larger operation prepared: "same" with `axes` spatial axes.
+NamedAttributes same_window(const OpView& view);
+
+// Spatial axes are named D, H, W; data layouts are "NCHW" and "NHWC" or the like, for one to three spatial axes.
+std::string channels_first(int axes);
+std::string channels_last(int axes);
+AttrDef data_layout_attr(int axes);
+// The axes of `layout` in the order of `wanted`, for a transposition: axis k of the result is axis order[k].
+std::vector<std::int64_t> axis_order(const std::string& layout, const std::string& wanted);
+// A transposition, unless the layouts are equal.
+Tensor arranged(const Tensor& x, const std::string& layout, const std::string& wanted);
+Shape arranged(const Shape& shape, const std::string& layout, const std::string& wanted);
+// Fails unless input `k` has one axis for each letter of the layout, as far as its rank is known.
+void require_layout(const OpView& view, int k, const std::string& layout);
+
+}  // namespace topstitch::ops
