@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +31,7 @@ struct AttrDef {
     AttributeKind kind = AttributeKind::none;
     std::string doc;
     bool required = true;
-    Attribute fallback;                // when not required; monostate: "none"
+    Attribute fallback;  // when not required; monostate: "none"
     // For strings; for integers, the names of rules that may stand for them ("same").
     std::vector<std::string> choices;
 
@@ -124,6 +125,16 @@ struct ReduceBody {
     // many times: the two factors. `element` is their product.
     using Factor = std::function<Value(ElementContext&, const Indices& at, const Indices& reduce)>;
     std::vector<Factor> factors;
+    // Where it is false there is no product, whatever the factors are (`element` is zero there); no_value: everywhere.
+    std::function<loopir::ValueId(ElementContext&, const Indices& at, const Indices& reduce)> exists;
+    // When factor 0 slides a window over its operand: what `positions` gives is all that it makes of the variables in
+    // there, so that iterations with equal positions share what is read. factors[0] is `element` at those positions.
+    struct Window {
+        std::function<Indices(const OpView&, const Indices& at, const Indices& reduce)> positions;
+        std::function<Value(ElementContext&, const Indices& at, const Indices& reduce, const Indices& positions)>
+            element;
+    };
+    std::optional<Window> window;
 };
 
 // A small graph over other operations, built with the shapes at hand (at compile time all dims are

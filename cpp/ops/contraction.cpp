@@ -49,12 +49,6 @@ std::vector<TensorType> infer_matmul(const OpView& v) {
     return {TensorType{dtype, Shape(std::move(dims))}};
 }
 
-Value product(ElementContext& c, const Value& x, const Value& y) {
-    loopir::Builder& b = c.b;
-    if (!x.is_complex()) return Value{b.mul(x.re, y.re)};
-    return Value{b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re))};
-}
-
 // The output's axes: batch, then the row unless `a` is a vector, then the column unless `b` is one.
 Indices batch_index(const OpView& v, const Shape& operand, const Indices& at) {
     const std::size_t matrix_axes = (v.in_shape(0).rank() > 1 ? 1U : 0U) + (v.in_shape(1).rank() > 1 ? 1U : 0U);

@@ -29,6 +29,8 @@ std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one
 std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax
 std::vector<OpDef> loss_ops();                 // loss.cpp
 std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul
+std::vector<OpDef> convolution_ops();          // convolution.cpp: convolutions over one to three axes, transposed ones
+std::vector<OpDef> window_contraction_ops();   // convolution_body.cpp: the contractions that these become
 std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam
 
 }  // namespace topstitch::ops

@@ -194,6 +194,12 @@ AttrDef axes_attr(std::string doc) {
     return optional_attr("axes", AttributeKind::integers, Attribute(), std::move(doc));
 }
 
+Value product(ElementContext& c, const Value& x, const Value& y) {
+    loopir::Builder& b = c.b;
+    if (!x.is_complex()) return Value{b.mul(x.re, y.re)};
+    return Value{b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re))};
+}
+
 Tensor conj_if_complex(const Tensor& x) {
     return is_complex(x.dtype()) ? expr::unary("conj", x) : x;
 }

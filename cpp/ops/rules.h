@@ -68,6 +68,9 @@ AttrDef choice_attr(std::string name, std::string fallback, std::vector<std::str
 AttrDef axis_attr(std::int64_t fallback, std::string doc = "axis; negative counts from the end");
 AttrDef axes_attr(std::string doc = "axes; negative ones count from the end, none means all");
 
+// --- Bodies.
+Value product(ElementContext& c, const Value& x, const Value& y);  // real or complex
+
 // --- Gradient shorthand.
 // The gradient of a complex tensor z is dL/d(re z) + i dL/d(im z), so that it points where the objective grows and a
 // holomorphic function contributes the conjugate of its derivative.

@@ -122,6 +122,25 @@ std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& 
     return axes;
 }
 
+std::vector<Dim> smallest_inputs(const OpView& view, const std::vector<Dim>& windows, const std::vector<Dim>& kernel) {
+    const int count = static_cast<int>(windows.size());
+    const std::vector<std::int64_t> strides = numbers_for_axes(view, "stride", count, 1);
+    const std::vector<std::int64_t> dilations = numbers_for_axes(view, "dilation", count, 1);
+    const auto* style = std::get_if<std::string>(&view.attribute("padding"));
+    const std::vector<std::int64_t> padding =
+        style == nullptr ? explicit_padding(view, count) : std::vector<std::int64_t>(2 * windows.size(), 0);
+    std::vector<Dim> inputs;
+    for (std::size_t k = 0; k < windows.size(); ++k) {
+        if (style != nullptr && *style != "valid") {
+            inputs.push_back(windows[k] * Dim(strides[k]));
+            continue;
+        }
+        const Dim span = (kernel[k] - 1) * Dim(dilations[k]) + 1;
+        inputs.push_back((windows[k] - 1) * Dim(strides[k]) + span - Dim(padding[2 * k] + padding[2 * k + 1]));
+    }
+    return inputs;
+}
+
 NamedAttributes same_window(const OpView& view) {
     return {{"stride", view.attribute("stride")},
             {"dilation", view.attribute("dilation")},

@@ -34,7 +34,10 @@ std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view 
 // input or the padding before it. Fails when a window is larger than the padded axis.
 std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& input, const std::vector<Dim>& kernel,
                                     bool ceil = false);
-// Of the axes that a larger operation prepared: "same" with `axes` spatial axes.
+// The smallest extents over which the window of the attributes gives so many windows, as for "same" the product with
+// the stride.
+std::vector<Dim> smallest_inputs(const OpView& view, const std::vector<Dim>& windows, const std::vector<Dim>& kernel);
+// The attributes of window_attributes, for another operation with the same window.
 NamedAttributes same_window(const OpView& view);
 
 // Spatial axes are named D, H, W; data layouts are "NCHW" and "NHWC" or the like, for one to three spatial axes.
