@@ -135,6 +135,14 @@ llvm::Value* CodeBuilder::remainder(llvm::Value* a, llvm::Value* b) {
     return binary(llvm::Instruction::URem, a, b);
 }
 
+// The complement of a negative number is not negative: floor(a / b) = ~(~a / b).
+llvm::Value* CodeBuilder::floor_quotient(llvm::Value* a, llvm::Value* b) {
+    if (is_number(b, 1)) return a;
+    llvm::Value* last_bit = llvm::ConstantInt::get(a->getType(), a->getType()->getScalarSizeInBits() - 1);
+    llvm::Value* sign = binary(llvm::Instruction::AShr, a, last_bit);
+    return binary(llvm::Instruction::Xor, quotient(binary(llvm::Instruction::Xor, a, sign), b), sign);
+}
+
 llvm::Value* CodeBuilder::at_least_one(llvm::Value* a) {
     return shared(key_at_least_one, a->getType(), a, nullptr,
                   [&] { return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, number(1)); });

@@ -154,8 +154,11 @@ LaneIndex Emitter::quotient_index(const IndexTerm& term, const CopyId& id) {
     // Hoisting may evaluate this where no element exists and a size is 0.
     Value* divisor = dim(term.extent);
     if (!term.extent.is_known()) divisor = code_.at_least_one(divisor);
+    const bool nonnegative = provably_nonnegative(term.inner->lower_bound());
     const auto apply = [&](Value* dividend, Value* by) {
-        return quotient ? code_.quotient(dividend, by) : code_.remainder(dividend, by);
+        if (nonnegative) return quotient ? code_.quotient(dividend, by) : code_.remainder(dividend, by);
+        Value* floor = code_.floor_quotient(dividend, by);
+        return quotient ? floor : code_.sub(dividend, code_.mul(floor, by));
     };
 
     LaneIndex result;
@@ -178,8 +181,8 @@ LaneIndex Emitter::quotient_index(const IndexTerm& term, const CopyId& id) {
         if (!quotient) result.stride = inner.stride;
         return result;
     }
-    const bool narrow = fits_in_32_bits(term.extent) && fits_in_32_bits(term.inner->upper_bound()) &&
-                        provably_nonnegative(term.inner->lower_bound());
+    const bool narrow =
+        nonnegative && fits_in_32_bits(term.extent) && fits_in_32_bits(term.inner->upper_bound());
     llvm::Type* type = narrow ? ir_.getInt32Ty() : code_.i64();
     Value* dividends = lane_values(inner, type, lanes);
     result.varying = apply(dividends, code_.splat(code_.resize(divisor, type), lanes));

@@ -70,7 +70,9 @@ Indices KernelWriter::reduce_domain(OpId op, const ReduceBody& body, const OpVie
     return domain;
 }
 
-Value KernelWriter::in_context(OpId op, ValueId guard, const std::function<Value(ElementContext&, const OpDef&)>& use) {
+Value KernelWriter::in_context(OpId op, OpId reader, ValueId guard,
+                               const std::function<Value(ElementContext&, const OpDef&)>& use) {
+    const OpId outer_reader = std::exchange(reader_, reader);
     const OpNode& node = graph_.op(op);
     const NodeView view(graph_, node);
     FunctionContext context(
@@ -79,13 +81,29 @@ Value KernelWriter::in_context(OpId op, ValueId guard, const std::function<Value
             return operand(node.inputs[static_cast<std::size_t>(k)], at, inner);
         },
         guard);
-    return use(context, *node.def);
+    const Value value = use(context, *node.def);
+    reader_ = outer_reader;
+    return value;
+}
+
+bool KernelWriter::reads_at_home(OpId reader, OpId producer) const {
+    if (reader < 0) return false;
+    const Indices& wanted = region_.members.at(producer).home;
+    bool reads = false;
+    for (const Request& request : access(reader).requests) {
+        if (request.tensor.op != producer) continue;
+        if (over_region(request.at, region_.members.at(reader)) != wanted) return false;
+        reads = true;
+    }
+    return reads;
 }
 
 Value KernelWriter::operand(TensorRef ref, const Indices& at, ValueId guard) {
     if (is_scalar_constant(graph_, ref)) return constant(ref);
     const bool member = region_.members.contains(ref.op);
-    if (member && !region_.members.at(ref.op).partial && at == home(ref.op)) return member_value(ref.op);
+    if (member && !region_.members.at(ref.op).partial && (at == home(ref.op) || reads_at_home(reader_, ref.op))) {
+        return member_value(ref.op);
+    }
     if (member || access(ref.op).inlined) return computed(ref.op, at, guard);
     const TensorType& type = graph_.type(ref);
     return load_element(b_, buffer(ref, false), type.dtype, row_major_offset(type.shape, at), guard);
@@ -138,7 +156,9 @@ Value KernelWriter::computed(OpId op, const Indices& at, ValueId guard) {
 }
 
 Value KernelWriter::element(OpId op, const Indices& at, ValueId guard) {
-    return in_context(op, guard, [&at](ElementContext& context, const OpDef& def) {
+    const bool at_home = region_.members.contains(op) && at == home(op);
+    const OpId reader = at_home ? op : access(op).inlined ? reader_ : -1;
+    return in_context(op, reader, guard, [&at](ElementContext& context, const OpDef& def) {
         return std::get<ElementBody>(def.body).element(context, at);
     });
 }

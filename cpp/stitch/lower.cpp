@@ -230,7 +230,7 @@ private:
 
     void accumulate(OpId op, const std::vector<AccumulatorSlot>& slots) {
         Indices domain;
-        const Value value = in_context(op, no_value, [&](ElementContext& context, const OpDef& def) {
+        const Value value = in_context(op, op, no_value, [&](ElementContext& context, const OpDef& def) {
             const auto& body = std::get<ReduceBody>(def.body);
             domain = reduce_domain(op, body, context.op);
             return body.element(context, home(op), domain);

@@ -152,7 +152,7 @@ private:
     }
 
     ValueId factor(const Side& side) {
-        return in_context(contraction_, guard_,
+        return in_context(contraction_, contraction_, guard_,
                           [&](ElementContext& context, const OpDef& def) {
                               const auto& body = std::get<ReduceBody>(def.body);
                               const Indices domain = reduce_domain(contraction_, body, context.op);

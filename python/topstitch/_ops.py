@@ -21,7 +21,7 @@ def _python_name(attribute: str) -> str:
 
 def _convert(op: str, name: str, kind: str, value: Any) -> Any:
     """Let a single integer stand for a list of one."""
-    if kind != "integers" or isinstance(value, (list, tuple)):
+    if kind != "integers" or isinstance(value, (list, tuple, str)):
         return value
     if hasattr(value, "__index__"):
         return [value]

@@ -195,6 +195,10 @@ TEST_CASE("memory: quotients and remainders") {
         [](const Index& i) { return mod(floor_div(i, 2), 5) * 3 + mod(i + 3, 32); },
         [](const Index& i) { return mod(i * 4, 24) + floor_div(i * 4 + 8, 12); },
         [](const Index& i) { return mod(i, 3) * (-1) + floor_div(i, 100) + 2; },
+        // Negative dividends: the quotient is rounded down, the remainder is not negative.
+        [](const Index& i) { return floor_div(i - Index(30), 7) + 10; },
+        [](const Index& i) { return mod(i * 3 - Index(100), 32) + mod(Index(50) - i, 9); },
+        [](const Index& i) { return floor_div(Index(40) - i * 2, 8) + 60; },
     };
     for (std::size_t form = 0; form < forms.size(); ++form) {
         for (const bool known : {false, true}) {
