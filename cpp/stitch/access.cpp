@@ -101,9 +101,7 @@ private:
             }
             reduce.element(context, access.home, domain);
             access.cost += 1;
-            for (const ReduceBody::Factor& factor : reduce.factors) {
-                access.factor_vars.push_back(probe_factor(node_view, access, factor, domain));
-            }
+            probe_factors(node_view, access, reduce, domain);
         }
         for (const loopir::Instr& instr : builder.kernel().instrs) {
             access.cost += cost_of(instr);
@@ -118,11 +116,34 @@ private:
         return access;
     }
 
-    // Which of an operation's variables one factor of its contraction depends on.
-    static std::vector<bool> probe_factor(const NodeView& node, const OpAccess& access,
-                                          const ReduceBody::Factor& factor, const Indices& domain) {
+    // What the parts of a contraction depend on.
+    static void probe_factors(const NodeView& node, OpAccess& access, const ReduceBody& body, const Indices& domain) {
+        for (const ReduceBody::Factor& factor : body.factors) {
+            access.factor_vars.push_back(used_vars(node, access, 0, [&](ElementContext& context, const Indices&) {
+                factor(context, access.home, domain);
+            }));
+        }
+        if (body.window) {
+            access.positions = body.window->positions(node.view, access.home, domain);
+            access.window_vars =
+                used_vars(node, access, access.positions.size(), [&](ElementContext& context, const Indices& free) {
+                    body.window->element(context, access.home, domain, free);
+                });
+        }
+        if (body.exists) {
+            access.exists_vars = used_vars(node, access, 0, [&](ElementContext& context, const Indices&) {
+                body.exists(context, access.home, domain);
+            });
+        }
+    }
+
+    // Which of an operation's variables matter to `body`, which gets `free` further variables.
+    template <typename Body>
+    static std::vector<bool> used_vars(const NodeView& node, const OpAccess& access, std::size_t free, Body body) {
         loopir::Builder builder;
         for (const Dim& extent : access.vars) builder.begin_loop("v", extent);
+        Indices others;
+        for (std::size_t k = 0; k < free; ++k) others.push_back(builder.begin_loop("p", Dim(std::int64_t{1} << 30)));
         std::vector<bool> used(access.vars.size(), false);
         const auto note = [&used](const Index& index) {
             for (std::size_t v = 0; v < used.size(); ++v) {
@@ -133,7 +154,7 @@ private:
             for (const Index& index : at) note(index);
             return context_value(builder, node.inputs[static_cast<std::size_t>(k)].dtype);
         });
-        factor(context, access.home, domain);
+        body(context, others);
         for (const loopir::Instr& instr : builder.kernel().instrs) note(instr.index);
         return used;
     }

@@ -27,6 +27,10 @@ struct OpAccess {
     bool is_reduce = false;
     // Of a contraction: for each factor, which of the operation's own variables it depends on.
     std::vector<std::vector<bool>> factor_vars;
+    // Of a window: its positions over the own variables, and which of those its factor depends on beside them.
+    std::vector<Index> positions;
+    std::vector<bool> window_vars;
+    std::vector<bool> exists_vars;  // which the existence of a product depends on
     bool is_contraction() const { return !factor_vars.empty(); }
     bool has_body = false;  // false for placeholders, variables and constants
     int depth = 0;          // of the views that are looked through

@@ -56,8 +56,8 @@ protected:
     Value element(OpId op, const Indices& at, ValueId guard);
     // Where a reduction's domain is in this iteration.
     Indices reduce_domain(OpId op, const ReduceBody& body, const OpView& view) const;
-    // Calls `use` with a context in which the operands of `op` are found. `reader` is the member that is computed at its
-    // home: `op` itself, or what repeats the view `op`; -1: none is.
+    // Calls `use` with a context in which the operands of `op` are found. `reader` is the member that is computed at
+    // its home: `op` itself, or what repeats the view `op`; -1: none is.
     Value in_context(OpId op, OpId reader, ValueId guard,
                      const std::function<Value(ElementContext&, const OpDef&)>& use);
 
@@ -100,8 +100,8 @@ protected:
     std::map<OpId, Value> row_values_, outer_values_;
 
 private:
-    // Whether the member `reader`, at home, reads the member `producer` nowhere but at home. The index that arrives there
-    // may not show it: the digits of a tile's index have no bounds.
+    // Whether the member `reader`, at home, reads the member `producer` nowhere but at home. The index that arrives
+    // there may not show it: the digits of a tile's index have no bounds.
     bool reads_at_home(OpId reader, OpId producer) const;
     void decorate(loopir::Block& block, LoweredKernel& lowered) const;
 

@@ -18,6 +18,7 @@ constexpr std::int64_t row_padding = 16;
 struct SharedScratch {
     int columns = -1;
     int rows = -1;
+    int stage = -1;
     int sums = -1;
 };
 
@@ -36,10 +37,48 @@ public:
         type_ = compute_type(dtype(contraction_));
         batches_ = extent(tiling_.batch);
         reduce_ = extent(tiling_.reduce);
-        rows_ = side("rows", tiling_.rows, tiling_.row_factor, tiling_.panel_rows, tiling_.row_panels,
-                     tiling_.rows_in_lanes, tiling_.rows_once);
-        columns_ = side("columns", tiling_.columns, 1 - tiling_.row_factor, tiling_.panel_columns(),
-                        tiling_.column_panels, true, tiling_.columns_once);
+        rows_ = side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, tiling_.panel_rows,
+                     tiling_.row_panels, tiling_.rows_in_lanes, tiling_.rows_once);
+        columns_ = side("columns", tiling_.columns, tiling_.column_batch, 1 - tiling_.row_factor,
+                        tiling_.panel_columns(), tiling_.column_panels, true, tiling_.columns_once);
+        if (tiling_.staged()) find_stage();
+    }
+
+    // Copies the factor behind the window.
+    LoweredKernel write_stage(const std::string& name) {
+        shared_.stage = static_cast<int>(result_.scratch.size());
+        std::vector<Dim> outer;
+        for (const StageDigit& digit : stage_) outer.push_back(digit.extent);
+        const Dim last = outer.back();
+        outer.pop_back();
+        Index left = begin_loop("at", {"at", Shape(outer).num_elements(), true});
+        Indices digits(stage_.size());
+        for (std::size_t k = outer.size(); k-- > 0;) {
+            digits[k] = k == 0 ? left : mod(left, outer[k]);
+            left = floor_div(left, outer[k]);
+        }
+        digits.back() = begin_loop("last", {"last", last, false, true, 1});
+        stage_buffer_ = scratch_buffer("stage", shared_.stage, type_, Shape(outer).num_elements() * last, true);
+        std::fill(vars_.begin(), vars_.end(), Index(0));
+        Indices positions(positions_.size());
+        for (std::size_t k = 0; k < stage_.size(); ++k) {
+            const StageDigit& digit = stage_[k];
+            if (digit.position < 0) {
+                vars_[static_cast<std::size_t>(digit.var)] = digits[k];
+            } else {
+                Index& position = positions[static_cast<std::size_t>(digit.position)];
+                position = (digit.first ? Index(digit.origin) : position) + digits[k] * Dim(digit.step);
+            }
+        }
+        forget_values();
+        const Value value = in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
+            const auto& body = std::get<ReduceBody>(def.body);
+            return body.window->element(context, home(contraction_), reduce_domain(contraction_, body, context.op),
+                                        positions);
+        });
+        b_.store(stage_buffer_, stage_offset(digits), value.re);
+        close(2);
+        return finish(name);
     }
 
     LoweredKernel write_packed_rows(const std::string& name) { return write_packing(name, rows_, shared_.rows); }
@@ -67,10 +106,11 @@ public:
         const Dim share = ceil_div(blocks, tiling_.splits);
         block_ = begin_loop("block", {"block", share},
                             tiling_.splits > 1 ? std::optional<Index>(Index(blocks) - split_ * share) : std::nullopt);
-        first_reduced_ = (split_ * share + block_) * Dim(tiling_.block);
+        first_outer_ = (split_ * share + block_) * Dim(tiling_.block / inner_);
+        first_reduced_ = first_outer_ * Dim(inner_);
         if (tiling_.packed) {
-            if (!rows_.once) pack_in_tile(rows_);
-            if (!columns_.once) pack_in_tile(columns_);
+            if (!rows_.once && !is_staged(rows_)) pack_in_tile(rows_);
+            if (!columns_.once && !is_staged(columns_)) pack_in_tile(columns_);
             multiply_panels();
         } else {
             multiply_in_place();
@@ -101,9 +141,9 @@ private:
     // What differs between the two factors.
     struct Side {
         std::string name;
-        std::vector<VarId> vars;
+        std::vector<VarId> vars, batch;
         int factor = 0;
-        Dim extent, panels;
+        Dim extent, panels, batches;
         std::int64_t panel = 1;        // rows or columns of a panel
         std::int64_t tile_panels = 1;  // panels of a tile
         bool in_lanes = false;         // packed as [panel, reduced, element], else as [panel, element, reduced]
@@ -112,9 +152,9 @@ private:
         int buffer = -1;
     };
 
-    Side side(const char* name, const std::vector<VarId>& vars, int factor, std::int64_t panel,
-              std::int64_t tile_panels, bool in_lanes, bool once) const {
-        Side result{name, vars, factor, extent(vars), 0, panel, tile_panels, in_lanes, once};
+    Side side(const char* name, const std::vector<VarId>& vars, const std::vector<VarId>& batch, int factor,
+              std::int64_t panel, std::int64_t tile_panels, bool in_lanes, bool once) const {
+        Side result{name, vars, batch, factor, extent(vars), 0, extent(batch), panel, tile_panels, in_lanes, once};
         result.panels = ceil_div(result.extent, panel);
         return result;
     }
@@ -135,6 +175,16 @@ private:
             left = floor_div(left, digit);
         }
         forget_values();
+    }
+
+    // Their joint index.
+    Index joint(const std::vector<VarId>& vars) const {
+        std::vector<std::pair<Index, Dim>> digits;
+        for (VarId var : vars) {
+            digits.emplace_back(vars_[static_cast<std::size_t>(var)],
+                                region_.vars[static_cast<std::size_t>(var)].extent);
+        }
+        return row_major(digits);
     }
 
     void close(int loops) {
@@ -196,15 +246,17 @@ private:
     }
 
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
-        const Index panel = begin_loop("panel", {"panel", batches_ * side.panels, true});
+        const Index panel = begin_loop("panel", {"panel", side.batches * side.panels, true});
         number = static_cast<int>(result_.scratch.size());
         side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
-        bind(tiling_.batch, floor_div(panel, side.panels));
+        bind(side.batch, floor_div(panel, side.panels));
         pack(side, panel, mod(panel, side.panels), 0, reduce_, std::nullopt);
         close(1);
         return finish(name);
     }
-    Dim packed_size(const Side& side) const { return batches_ * side.panels * packed_depth(side) * Dim(side.panel); }
+    Dim packed_size(const Side& side) const {
+        return side.batches * side.panels * packed_depth(side) * Dim(side.panel);
+    }
 
     void pack_in_tile(Side& side) {
         side.buffer = local(side.name, Dim(side.tile_panels * side.panel) * packed_depth(side));
@@ -216,14 +268,15 @@ private:
     std::optional<Index> reduced_limit() const {
         if (tiling_.one_block) return std::nullopt;
         if (reduce_.is_known() && reduce_.value() % tiling_.block == 0) return std::nullopt;
-        return Index(reduce_) - first_reduced_;
+        return Index(outer_reduce()) - first_outer_;
     }
+    Dim outer_reduce() const { return floor_div(reduce_, Dim(inner_)); }
     static Index panel_limit(const Side& side) { return Index(side.panels) - side.first_panel; }
 
     ValueId packed_value(Side& side, int number, const Index& panel, const Index& element, const Index& k) {
         if (!side.once) return b_.load(side.buffer, packed_offset(side, panel, element, k));
         if (side.buffer < 0) side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), false);
-        const Index number_of_panel = batch_ * side.panels + side.first_panel + panel;
+        const Index number_of_panel = joint(side.batch) * side.panels + side.first_panel + panel;
         return b_.load(side.buffer, packed_offset(side, number_of_panel, element, first_reduced_ + k));
     }
 
@@ -244,13 +297,16 @@ private:
         const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)}, panel_limit(rows_));
         const Index i = begin_loop("i", {"i", Dim(rows_.panel), false, false, tiling_.panel_rows});
         const Index j = begin_loop("j", {"j", Dim(columns_.panel), false, true, tiling_.panel_vectors});
+        const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
+        const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
+        if (is_staged(rows_)) bind(tiling_.rows, clamped(rows_, row));
+        if (is_staged(columns_)) bind(tiling_.columns, column);
         const ValueId value = sum_over_block([&](const Index& k) {
-            return b_.mul(packed_value(rows_, shared_.rows, row_panel, i, k),
-                          packed_value(columns_, shared_.columns, column_panel, j, k));
+            const ValueId left = is_staged(rows_) ? staged_value() : packed_value(rows_, shared_.rows, row_panel, i, k);
+            return b_.mul(left, is_staged(columns_) ? staged_value()
+                                                    : packed_value(columns_, shared_.columns, column_panel, j, k));
         });
         if (tiling_.in_registers) {
-            const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
-            const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
             guard_ = both(inside(rows_, row), inside(columns_, column));
             store_results(row, column, value);
             guard_ = no_value;
@@ -285,10 +341,119 @@ private:
     ValueId sum_over_block(Product product) {
         const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
         b_.init_acc(sum);
-        const Index k = begin_loop("k", {"k", Dim(tiling_.block)}, reduced_limit());
-        b_.accumulate(sum, product(k));
-        close(1);
+        const Index k = begin_loop("k", {"k", Dim(tiling_.block / inner_)}, reduced_limit());
+        if (!tiling_.staged()) {
+            b_.accumulate(sum, product(k));
+            close(1);
+            return b_.acc_read(sum);
+        }
+        const std::size_t inner = tiling_.reduce.size() - static_cast<std::size_t>(tiling_.inner_reduce);
+        bind({tiling_.reduce.begin(), tiling_.reduce.begin() + static_cast<std::ptrdiff_t>(inner)}, first_outer_ + k);
+        const auto deciding = static_cast<std::size_t>(tiling_.deciding_reduce);
+        for (std::size_t r = inner; r < tiling_.reduce.size(); ++r) {
+            const auto var = static_cast<std::size_t>(tiling_.reduce[r]);
+            const Dim& extent = region_.vars[var].extent;
+            std::optional<Index> limit;
+            const ValueId exists = r == std::max(inner, deciding) ? existence() : no_value;
+            if (exists != no_value) {
+                // The loop does not run where there is no product.
+                limit = Index::value(b_.select(exists, b_.index_value(extent), b_.index_value(0)));
+            }
+            vars_[var] = begin_loop("k", {"k", extent}, limit);
+            forget_values();
+        }
+        const std::vector<VarId> inner_vars(tiling_.reduce.begin() + static_cast<std::ptrdiff_t>(inner),
+                                            tiling_.reduce.end());
+        const bool guarded = deciding == tiling_.reduce.size() || tiling_.inner_reduce == 0;
+        b_.accumulate(sum, product(k * Dim(inner_) + joint(inner_vars)), no_value, guarded ? existence() : no_value);
+        close(1 + tiling_.inner_reduce);
         return b_.acc_read(sum);
+    }
+
+    // Whether there is a product at the present reduced indices (of which the inner ones do not matter).
+    ValueId existence() {
+        ValueId exists = no_value;
+        in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
+            const auto& body = std::get<ReduceBody>(def.body);
+            if (body.exists) {
+                exists = body.exists(context, home(contraction_), reduce_domain(contraction_, body, context.op));
+            }
+            return Value{};
+        });
+        return exists;
+    }
+
+    // --- The staged factor.
+
+    // One axis of the staged copy: a variable, a position, or one of the two digits of a position in parts.
+    struct StageDigit {
+        VarId var = -1;
+        int position = -1;
+        Dim origin;  // the lowest position
+        Dim extent;
+        std::int64_t step = 1;   // of the position with each step of the digit
+        std::int64_t parts = 1;  // the digit is the position modulo this, when it is more than 1
+        bool first = true;       // of its position
+    };
+
+    bool is_staged(const Side& side) const { return tiling_.staged() && side.factor == 0; }
+
+    void find_stage() {
+        const Member& member = region_.members.at(contraction_);
+        for (const Index& position : access(contraction_).positions)
+            positions_.push_back(over_region(position, member));
+        for (const Tiling::StageAxis& axis : tiling_.stage) {
+            if (axis.var >= 0) {
+                const Dim& extent = region_.vars[static_cast<std::size_t>(axis.var)].extent;
+                stage_.push_back({axis.var, -1, 0, extent + Dim(axis.slack)});
+                continue;
+            }
+            const Index& position = positions_[static_cast<std::size_t>(axis.position)];
+            const Dim origin = position.lower_bound();
+            const Dim extent = position.upper_bound() - origin + 1;
+            if (axis.parts == 1) {
+                stage_.push_back({-1, axis.position, origin, extent + Dim(axis.slack)});
+                continue;
+            }
+            stage_.push_back({-1, axis.position, origin, axis.parts, 1, axis.parts});
+            stage_.push_back(
+                {-1, axis.position, origin, ceil_div(extent, axis.parts) + Dim(axis.slack), axis.parts, 1, false});
+        }
+        for (std::size_t k = tiling_.reduce.size();
+             k-- > tiling_.reduce.size() - static_cast<std::size_t>(tiling_.inner_reduce);) {
+            inner_ *= region_.vars[static_cast<std::size_t>(tiling_.reduce[k])].extent.value();
+        }
+    }
+
+    Index stage_offset(const Indices& digits) const {
+        std::vector<std::pair<Index, Dim>> joint;
+        for (std::size_t k = 0; k < stage_.size(); ++k) joint.emplace_back(digits[k], stage_[k].extent);
+        return row_major(joint);
+    }
+
+    // The factor's element for the variables as they are bound.
+    ValueId staged_value() {
+        if (stage_buffer_ < 0) {
+            Dim size = 1;
+            for (const StageDigit& digit : stage_) size = size * digit.extent;
+            stage_buffer_ = scratch_buffer("stage", shared_.stage, type_, size, false);
+        }
+        Indices digits;
+        for (const StageDigit& digit : stage_) {
+            if (digit.position < 0) {
+                digits.push_back(vars_[static_cast<std::size_t>(digit.var)]);
+                continue;
+            }
+            const Index at = over_loops(positions_[static_cast<std::size_t>(digit.position)]) - Index(digit.origin);
+            digits.push_back(digit.parts > 1 ? mod(at, digit.parts) : floor_div(at, digit.step));
+        }
+        return b_.load(stage_buffer_, stage_offset(digits));
+    }
+
+    // Rows past the end read what the last one does, and nobody looks at their sums.
+    Index clamped(const Side& side, const Index& index) {
+        if (side.extent.is_known() && side.extent.value() % side.panel == 0) return index;
+        return Index::value(b_.op(ScalarOp::min, b_.index_value(index), b_.index_value(Index(side.extent - 1))));
     }
 
     // --- Sums that wait for the next block: [row of the tile, column of the tile].
@@ -342,8 +507,13 @@ private:
     Dim batches_, reduce_;
     Side rows_, columns_;
     std::vector<Index> vars_;  // of the region
-    Index batch_ = 0, split_ = 0, block_ = 0, first_reduced_ = 0;
+    Index batch_ = 0, split_ = 0, block_ = 0;
+    std::int64_t inner_ = 1;                     // products of the reduced variables with loops of their own
+    Index first_outer_ = 0, first_reduced_ = 0;  // of the block: without and with those
     int sums_ = -1;
+    std::vector<StageDigit> stage_;
+    Indices positions_;  // of the window, over the region's variables
+    int stage_buffer_ = -1;
 };
 
 }  // namespace
@@ -356,6 +526,7 @@ void lower_contraction(const Program& program, const Partition& partition, const
         return ContractionWriter(program, partition, region, schedule, in_place, result, shared);
     };
     const Tiling& tiling = *schedule.tiling;
+    if (tiling.staged()) result.kernels.push_back(writer().write_stage(name + "_stage"));
     if (tiling.packed && tiling.rows_once) result.kernels.push_back(writer().write_packed_rows(name + "_rows"));
     if (tiling.packed && tiling.columns_once)
         result.kernels.push_back(writer().write_packed_columns(name + "_columns"));

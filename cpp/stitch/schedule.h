@@ -33,7 +33,8 @@ struct Tiling {
     // Variables of the region, the most significant first: rows are what one factor alone depends on, columns what the
     // other alone does.
     std::vector<loopir::VarId> batch, rows, columns, reduce;
-    int row_factor = 0;  // which factor the rows belong to
+    std::vector<loopir::VarId> row_batch, column_batch;  // of the batch, what the factors depend on
+    int row_factor = 0;                                  // which factor the rows belong to
     bool packed = true;
     // A factor is packed once, by a kernel of its own, or block by block in each tile that needs it.
     bool rows_once = false;
@@ -54,6 +55,21 @@ struct Tiling {
     int splits = 1;
     int unroll = 1;  // vectors of results that are finished together, when sums wait in memory
 
+    // A factor behind a window is staged: copied once by a kernel of its own, each element that some iteration reads
+    // one time, with its padding. The axes of that copy, from the outside in: a variable of the region or a position of
+    // the window. Empty when there is no window to share.
+    struct StageAxis {
+        loopir::VarId var = -1;
+        int position = -1;
+        // So many interleaved parts lie apart, that each is contiguous for lanes which step over the others.
+        std::int64_t parts = 1;
+        std::int64_t slack = 0;  // elements that lanes may read past the end
+    };
+    std::vector<StageAxis> stage;
+    int inner_reduce = 0;     // staged: so many reduced variables, the last, have loops of their own inside a block
+    int deciding_reduce = 0;  // so many, the first, decide whether there is a product
+
+    bool staged() const { return !stage.empty(); }
     int panel_columns() const { return panel_vectors * lanes; }
 };
 

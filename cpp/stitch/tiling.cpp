@@ -1,10 +1,9 @@
 // Chooses the tiles of a contraction: which axes are rows and columns, the register panel, and the cache blocks.
 // The method is that of Goto and van de Geijn (2008): panels in registers, a block of rows in the second-level cache.
+#include "stitch/tiling.h"
+
 #include <algorithm>
 #include <set>
-
-#include "stitch/phases.h"
-#include "stitch/schedule.h"
 
 namespace topstitch::stitch {
 
@@ -18,242 +17,266 @@ constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
 constexpr std::int64_t max_block = 256;
-constexpr double max_register_cost = 8;           // of what the sums go through while they fill the registers
-constexpr std::int64_t max_sum_columns = 256;     // of a tile whose sums wait in memory
-constexpr std::int64_t direct_block = 8;          // rows of the column factor that are read side by side
-constexpr std::int64_t direct_sums = 4096;        // of a tile: they stay in the first-level cache
-constexpr std::int64_t max_direct_rows = 8;       // rows of registers in direct products
+constexpr double max_register_cost = 8;        // of what the sums go through while they fill the registers
+constexpr std::int64_t max_sum_columns = 256;  // of a tile whose sums wait in memory
+constexpr std::int64_t direct_block = 8;       // rows of the column factor that are read side by side
+constexpr std::int64_t direct_sums = 4096;     // of a tile: they stay in the first-level cache
+constexpr std::int64_t max_direct_rows = 8;    // rows of registers in direct products
+constexpr std::int64_t min_batched_columns = 64;
 constexpr std::int64_t worth_a_launch = 1 << 16;  // elements that may be packed again in the time of another launch
 constexpr std::int64_t worth_sharing = 1 << 19;   // multiplications of each thread
 
-std::int64_t ceil_div(std::int64_t count, std::int64_t step) {
-    return (count + step - 1) / step;
+}  // namespace
+
+// --- Facts.
+
+std::int64_t TilingChooser::estimate(const Dim& dim) const {
+    return std::max<std::int64_t>(options_.estimate(dim), 0);
 }
 
-class TilingChooser {
-public:
-    TilingChooser(const Program& program, const Partition& partition, const Region& region,
-                  const StitchOptions& options, const Machine& machine)
-        : program_(program), partition_(partition), region_(region), options_(options), machine_(machine) {}
+std::int64_t TilingChooser::count(const std::vector<VarId>& vars) const {
+    std::int64_t product = 1;
+    for (VarId var : vars) product *= estimate(extent(var));
+    return product;
+}
 
-    std::optional<Tiling> run() {
-        if (!region_.has_contraction || !options_.stitch) return std::nullopt;
-        if (!find_contraction()) return std::nullopt;
-        accesses_ = buffer_accesses(program_, partition_, region_);
-        if (too_many_buffers()) return std::nullopt;
-        Tiling tiling;
-        classify(tiling);
-        if (tiling.columns.empty()) {
-            std::swap(tiling.rows, tiling.columns);
-            tiling.row_factor = 1;
-        }
-        if (tiling.columns.empty() || tiling.reduce.empty()) return std::nullopt;
-        order_by_store(tiling);
-        const std::int64_t rows = count(tiling.rows);
-        const std::int64_t columns = count(tiling.columns);
-        const std::int64_t reduce = count(tiling.reduce);
-        if (reduce < min_reduce || rows * columns * reduce < min_multiplications) return std::nullopt;
-        const auto bytes = static_cast<int>(size_of(compute_type(type_)));
-        tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
-        if (columns < tiling.lanes) return std::nullopt;
-        if (rows < min_packed_rows) {
-            if (!columns_contiguous_) return std::nullopt;
-            choose_direct(tiling, rows, columns, reduce);
+// The one reduction of the region, if it is a contraction of real numbers whose row values nobody needs.
+bool TilingChooser::find_contraction() {
+    for (const auto& [op, member] : region_.members) {
+        if (!access(op).is_reduce) continue;
+        if (contraction_ >= 0 || !access(op).is_contraction()) return false;
+        contraction_ = op;
+    }
+    type_ = program_.graph->type({contraction_, 0}).dtype;
+    if (is_complex(type_) || type_ == DType::boolean) return false;
+    for (const std::vector<bool>& own : access(contraction_).factor_vars) used_.push_back(over_region_vars(own));
+    phases_ = find_phases(partition_, region_);
+    return std::none_of(region_.outputs.begin(), region_.outputs.end(), [this](OpId op) { return phases_.row.at(op); });
+}
+
+// Packed factors and split sums take three buffers more.
+bool TilingChooser::too_many_buffers() const {
+    std::set<TensorRef> tensors;
+    for (const RegionAccess& access : accesses_) tensors.insert(access.tensor);
+    return static_cast<int>(tensors.size()) + 3 > options_.max_buffers;
+}
+
+std::vector<bool> TilingChooser::over_region_vars(const std::vector<bool>& own) const {
+    std::vector<bool> used(region_.vars.size(), false);
+    const Member& member = region_.members.at(contraction_);
+    for (std::size_t v = 0; v < own.size(); ++v) {
+        if (!own[v]) continue;
+        std::vector<VarId> vars;
+        member.own[v].collect_vars(vars);
+        for (VarId var : vars) used[static_cast<std::size_t>(var)] = true;
+    }
+    return used;
+}
+
+std::int64_t TilingChooser::stride(const Index& offset, VarId var) const {
+    const Dim coefficient = offset.coefficient_of(var);
+    return coefficient.is_unknown() ? 0 : std::abs(options_.estimate(coefficient));
+}
+
+bool TilingChooser::is_contiguous(const std::vector<VarId>& vars) const {
+    const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
+    return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return stride(store->offset, v) == 1; });
+}
+
+void TilingChooser::sort_by_store(std::vector<VarId>& vars) const {
+    const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
+    std::stable_sort(vars.begin(), vars.end(),
+                     [&](VarId a, VarId b) { return stride(store->offset, a) > stride(store->offset, b); });
+}
+
+// Arithmetic that each sum goes through before it is stored.
+double TilingChooser::cost_of_results() const {
+    double cost = 0;
+    for (const auto& [op, member] : region_.members) {
+        if (op != contraction_ && !phases_.row.at(op)) cost += access(op).cost;
+    }
+    return cost;
+}
+
+// Raises the number of tiles until all threads have equal shares, if there is work enough and tiles can be had.
+void TilingChooser::share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
+                          std::int64_t others) const {
+    const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
+    if (work / machine_.threads < worth_sharing) return;
+    std::int64_t most = tiles;
+    while (most < tiles + machine_.threads && batches * most * others % machine_.threads != 0) ++most;
+    if (most <= panels) tiles = most;
+}
+
+// --- Products in general.
+
+std::optional<Tiling> TilingChooser::run() {
+    if (!region_.has_contraction || !options_.stitch) return std::nullopt;
+    if (!find_contraction()) return std::nullopt;
+    accesses_ = buffer_accesses(program_, partition_, region_);
+    if (too_many_buffers()) return std::nullopt;
+    Tiling tiling;
+    classify(tiling);
+    const auto bytes = static_cast<int>(size_of(compute_type(type_)));
+    tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
+    tiling.unroll = unroll_for(cost_of(partition_, region_));
+    if (shares_window()) return choose_staged(tiling);
+    if (tiling.columns.empty()) {
+        std::swap(tiling.rows, tiling.columns);
+        tiling.row_factor = 1;
+    }
+    if (tiling.columns.empty() || tiling.reduce.empty()) return std::nullopt;
+    order_by_store(tiling);
+    move_to_batch(tiling.columns, tiling.batch);
+    find_batches(tiling);
+    const std::int64_t rows = count(tiling.rows);
+    const std::int64_t columns = count(tiling.columns);
+    const std::int64_t reduce = count(tiling.reduce);
+    if (reduce < min_reduce || rows * columns * reduce < min_multiplications) return std::nullopt;
+    if (columns < tiling.lanes) return std::nullopt;
+    if (rows < min_packed_rows) {
+        if (!columns_contiguous_) return std::nullopt;
+        choose_direct(tiling, rows, columns, reduce);
+    } else {
+        choose_panel(tiling, columns);
+        choose_blocks(tiling, rows, columns, reduce);
+    }
+    return tiling;
+}
+
+void TilingChooser::classify(Tiling& tiling) const {
+    for (std::size_t v = 0; v < region_.vars.size(); ++v) {
+        const auto var = static_cast<VarId>(v);
+        if (region_.vars[v].row) {
+            tiling.reduce.push_back(var);
+        } else if (used_[0][v] == used_[1][v]) {
+            tiling.batch.push_back(var);
         } else {
-            choose_panel(tiling, columns);
-            choose_blocks(tiling, rows, columns, reduce);
-        }
-        tiling.unroll = unroll_for(cost_of(partition_, region_));
-        return tiling;
-    }
-
-private:
-    const OpAccess& access(OpId op) const { return partition_.accesses[static_cast<std::size_t>(op)]; }
-    std::int64_t estimate(const Dim& dim) const { return std::max<std::int64_t>(options_.estimate(dim), 0); }
-    std::int64_t count(const std::vector<VarId>& vars) const {
-        std::int64_t product = 1;
-        for (VarId var : vars) product *= estimate(extent(var));
-        return product;
-    }
-    const Dim& extent(VarId var) const { return region_.vars[static_cast<std::size_t>(var)].extent; }
-
-    // The one reduction of the region, if it is a contraction of real numbers whose row values nobody needs.
-    bool find_contraction() {
-        for (const auto& [op, member] : region_.members) {
-            if (!access(op).is_reduce) continue;
-            if (contraction_ >= 0 || !access(op).is_contraction()) return false;
-            contraction_ = op;
-        }
-        type_ = program_.graph->type({contraction_, 0}).dtype;
-        if (is_complex(type_) || type_ == DType::boolean) return false;
-        phases_ = find_phases(partition_, region_);
-        return std::none_of(region_.outputs.begin(), region_.outputs.end(),
-                            [this](OpId op) { return phases_.row.at(op); });
-    }
-
-    // Packed factors and split sums take three buffers more.
-    bool too_many_buffers() const {
-        std::set<TensorRef> tensors;
-        for (const RegionAccess& access : accesses_) tensors.insert(access.tensor);
-        return static_cast<int>(tensors.size()) + 3 > options_.max_buffers;
-    }
-
-    void classify(Tiling& tiling) const {
-        std::vector<std::vector<bool>> used(2, std::vector<bool>(region_.vars.size(), false));
-        const Member& member = region_.members.at(contraction_);
-        for (std::size_t f = 0; f < 2; ++f) {
-            for (std::size_t v = 0; v < member.own.size(); ++v) {
-                if (!access(contraction_).factor_vars[f][v]) continue;
-                std::vector<VarId> vars;
-                member.own[v].collect_vars(vars);
-                for (VarId var : vars) used[f][static_cast<std::size_t>(var)] = true;
-            }
-        }
-        for (std::size_t v = 0; v < region_.vars.size(); ++v) {
-            const auto var = static_cast<VarId>(v);
-            if (region_.vars[v].row) {
-                tiling.reduce.push_back(var);
-            } else if (used[0][v] == used[1][v]) {
-                tiling.batch.push_back(var);
-            } else {
-                (used[0][v] ? tiling.rows : tiling.columns).push_back(var);
-            }
+            (used_[0][v] ? tiling.rows : tiling.columns).push_back(var);
         }
     }
+}
 
-    // Columns are what the result is contiguous along, so that it is stored in vectors.
-    void order_by_store(Tiling& tiling) {
-        const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
-        const auto stride = [this](const Index& offset, VarId var) {
-            const Dim coefficient = offset.coefficient_of(var);
-            return coefficient.is_unknown() ? std::int64_t{0} : std::abs(options_.estimate(coefficient));
-        };
-        const auto contiguous = [&](const std::vector<VarId>& vars) {
-            return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return stride(store->offset, v) == 1; });
-        };
-        if (contiguous(tiling.rows) && !contiguous(tiling.columns)) {
-            std::swap(tiling.rows, tiling.columns);
-            tiling.row_factor = 1 - tiling.row_factor;
+// Whether every access makes one axis of the two variables.
+bool TilingChooser::coalesce(VarId outer, VarId inner) const {
+    return std::all_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
+        if (!access.offset.depends_on(outer) && !access.offset.depends_on(inner)) return true;
+        return access.offset.coefficient_of(outer) == access.offset.coefficient_of(inner) * extent(inner);
+    });
+}
+
+// Columns that are no axis of memory with the others take a division for each element that is packed: they become
+// batches when the others are enough for a few panels.
+void TilingChooser::move_to_batch(std::vector<VarId>& vars, std::vector<VarId>& batch) const {
+    std::size_t first = vars.size() - 1;
+    while (first > 0 && coalesce(vars[first - 1], vars[first])) --first;
+    const std::vector<VarId> together(vars.begin() + static_cast<std::ptrdiff_t>(first), vars.end());
+    if (first == 0 || count(together) < min_batched_columns) return;
+    batch.insert(batch.end(), vars.begin(), vars.begin() + static_cast<std::ptrdiff_t>(first));
+    vars = together;
+}
+
+void TilingChooser::find_batches(Tiling& tiling) const {
+    const auto rows = static_cast<std::size_t>(tiling.row_factor);
+    for (VarId var : tiling.batch) {
+        const auto v = static_cast<std::size_t>(var);
+        if (used_[rows][v]) tiling.row_batch.push_back(var);
+        if (used_[1 - rows][v]) tiling.column_batch.push_back(var);
+    }
+}
+
+// Columns are what the result is contiguous along, so that it is stored in vectors.
+void TilingChooser::order_by_store(Tiling& tiling) {
+    if (is_contiguous(tiling.rows) && !is_contiguous(tiling.columns)) {
+        std::swap(tiling.rows, tiling.columns);
+        tiling.row_factor = 1 - tiling.row_factor;
+    }
+    for (std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) sort_by_store(*vars);
+    // Which way the row factor lies in memory.
+    const VarId row = tiling.rows.empty() ? VarId{-1} : tiling.rows.back();
+    const VarId inner = tiling.reduce.back();
+    const VarId column = tiling.columns.back();
+    int along_rows = 0;
+    for (const RegionAccess& access : accesses_) {
+        if (!access.store && access.offset.depends_on(inner) && access.offset.depends_on(column)) {
+            columns_contiguous_ = columns_contiguous_ && stride(access.offset, column) == 1;
         }
-        for (std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
-            std::stable_sort(vars->begin(), vars->end(),
-                             [&](VarId a, VarId b) { return stride(store->offset, a) > stride(store->offset, b); });
-        }
-        // Which way the row factor lies in memory.
-        const VarId row = tiling.rows.empty() ? VarId{-1} : tiling.rows.back();
-        const VarId inner = tiling.reduce.back();
-        const VarId column = tiling.columns.back();
-        int along_rows = 0;
-        for (const RegionAccess& access : accesses_) {
-            if (!access.store && access.offset.depends_on(inner) && access.offset.depends_on(column)) {
-                columns_contiguous_ = columns_contiguous_ && stride(access.offset, column) == 1;
-            }
-            if (access.store || access.offset.depends_on(column) || !access.offset.depends_on(inner)) continue;
-            if (stride(access.offset, row) == 1) ++along_rows;
-            if (stride(access.offset, inner) == 1) --along_rows;
-        }
-        tiling.rows_in_lanes = along_rows > 0;
+        if (access.store || access.offset.depends_on(column) || !access.offset.depends_on(inner)) continue;
+        if (stride(access.offset, row) == 1) ++along_rows;
+        if (stride(access.offset, inner) == 1) --along_rows;
     }
+    tiling.rows_in_lanes = along_rows > 0;
+}
 
-    // As many accumulators as registers allow, beside those for one row of columns and one broadcast.
-    void choose_panel(Tiling& tiling, std::int64_t columns) const {
-        tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
-        tiling.panel_rows = (machine_.vector_registers - 4) / tiling.panel_vectors;
-    }
+// As many accumulators as registers allow, beside those for one row of columns and one broadcast.
+void TilingChooser::choose_panel(Tiling& tiling, std::int64_t columns) const {
+    tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
+    tiling.panel_rows = (machine_.vector_registers - 4) / tiling.panel_vectors;
+}
 
-    // Few rows: the column factor streams through once, some of its rows at a time, into sums in the first-level cache.
-    void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
-        tiling.packed = false;
-        const std::int64_t panels = ceil_div(rows, max_direct_rows);
-        tiling.panel_rows = static_cast<int>(ceil_div(rows, panels));
-        tiling.panel_vectors = tiling.panel_rows > 4 ? 1 : 2;
-        tiling.row_panels = panels;
-        tiling.block = direct_block;
-        const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
-        const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns();
-        const std::int64_t most = std::max<std::int64_t>(direct_sums / sums, 1);
-        std::int64_t tiles = ceil_div(column_panels, most);
-        const std::int64_t work = rows * columns * reduce;
-        share(tiling, work, column_panels, tiles);
-        tiling.column_panels = ceil_div(column_panels, tiles);
-        split(tiling, work, tiles, reduce);
-    }
+// Few rows: the column factor streams through once, some of its rows at a time, into sums in the first-level cache.
+void TilingChooser::choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
+    tiling.packed = false;
+    const std::int64_t panels = ceil_div(rows, max_direct_rows);
+    tiling.panel_rows = static_cast<int>(ceil_div(rows, panels));
+    tiling.panel_vectors = tiling.panel_rows > 4 ? 1 : 2;
+    tiling.row_panels = panels;
+    tiling.block = direct_block;
+    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
+    const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns();
+    const std::int64_t most = std::max<std::int64_t>(direct_sums / sums, 1);
+    std::int64_t tiles = ceil_div(column_panels, most);
+    const std::int64_t work = rows * columns * reduce;
+    share(tiling, work, column_panels, tiles);
+    tiling.column_panels = ceil_div(column_panels, tiles);
+    split(tiling, work, tiles, reduce);
+}
 
-    void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
-        const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
-        const bool known =
-            std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
-        tiling.one_block = known && reduce <= max_one_block;
-        const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(reduce, max_block);
-        tiling.block = known ? ceil_div(reduce, blocks) : max_block;
+void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
+    const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
+    const bool known =
+        std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
+    tiling.one_block = known && reduce <= max_one_block;
+    const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(reduce, max_block);
+    tiling.block = known ? ceil_div(reduce, blocks) : max_block;
 
-        tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
-        const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
-        const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
-        // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
-        // blocks, and the packed columns are read again for each tile.
-        const std::int64_t share_of_cache = machine_.l2_bytes / (tiling.one_block ? 4 : 2) / bytes;
-        const auto fit = [&](std::int64_t elements) { return std::max<std::int64_t>(share_of_cache / elements, 1); };
-        const std::int64_t most_rows = std::min(fit(tiling.panel_rows * tiling.block), row_panels);
-        std::int64_t row_tiles = ceil_div(row_panels, most_rows);
-        const std::int64_t work = rows * columns * reduce;
-        share(tiling, work, row_panels, row_tiles);
-        tiling.row_panels = ceil_div(row_panels, row_tiles);
+    tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+    const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
+    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
+    // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
+    // blocks, and the packed columns are read again for each tile.
+    const std::int64_t share_of_cache = machine_.l2_bytes / (tiling.one_block ? 4 : 2) / bytes;
+    const auto fit = [&](std::int64_t elements) { return std::max<std::int64_t>(share_of_cache / elements, 1); };
+    const std::int64_t most_rows = std::min(fit(tiling.panel_rows * tiling.block), row_panels);
+    std::int64_t row_tiles = ceil_div(row_panels, most_rows);
+    const std::int64_t work = rows * columns * reduce;
+    share(tiling, work, row_panels, row_tiles);
+    tiling.row_panels = ceil_div(row_panels, row_tiles);
 
-        tiling.columns_once = (row_tiles - 1) * columns * reduce > worth_a_launch;
-        std::int64_t most_columns = column_panels;
-        if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
-        if (!tiling.in_registers) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
-        std::int64_t column_tiles = ceil_div(column_panels, most_columns);
-        share(tiling, work, column_panels, column_tiles, row_tiles);
-        tiling.column_panels = ceil_div(column_panels, column_tiles);
-        split(tiling, work, row_tiles * column_tiles, reduce);
-        tiling.rows_once = (column_tiles - 1) * rows * reduce > worth_a_launch && column_tiles > 4;
-    }
+    const std::int64_t batches = count(tiling.batch);
+    const std::int64_t column_uses = row_tiles * ceil_div(batches, count(tiling.column_batch));
+    tiling.columns_once = (column_uses - 1) * columns * reduce > worth_a_launch;
+    std::int64_t most_columns = column_panels;
+    if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
+    if (!tiling.in_registers) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
+    std::int64_t column_tiles = ceil_div(column_panels, most_columns);
+    share(tiling, work, column_panels, column_tiles, row_tiles);
+    tiling.column_panels = ceil_div(column_panels, column_tiles);
+    split(tiling, work, row_tiles * column_tiles, reduce);
+    const std::int64_t row_uses = column_tiles * ceil_div(batches, count(tiling.row_batch));
+    tiling.rows_once = (row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4;
+}
 
-    // Splits the reduced axis when there are fewer tiles than threads.
-    void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const {
-        const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
-        const std::int64_t blocks = ceil_div(reduce, tiling.block);
-        if (batches * tiles >= machine_.threads || work / machine_.threads < worth_sharing) return;
-        const std::int64_t splits = ceil_div(machine_.threads, batches * tiles);
-        if (blocks < 2 * splits) return;
-        tiling.splits = static_cast<int>(splits);
-        tiling.one_block = tiling.in_registers = false;
-    }
-
-    // Arithmetic that each sum goes through before it is stored.
-    double cost_of_results() const {
-        double cost = 0;
-        for (const auto& [op, member] : region_.members) {
-            if (op != contraction_ && !phases_.row.at(op)) cost += access(op).cost;
-        }
-        return cost;
-    }
-
-    // Raises the number of tiles until all threads have equal shares, if there is work enough and tiles can be had.
-    void share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
-               std::int64_t others = 1) const {
-        const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
-        if (work / machine_.threads < worth_sharing) return;
-        std::int64_t most = tiles;
-        while (most < tiles + machine_.threads && batches * most * others % machine_.threads != 0) ++most;
-        if (most <= panels) tiles = most;
-    }
-
-    const Program& program_;
-    const Partition& partition_;
-    const Region& region_;
-    const StitchOptions& options_;
-    const Machine& machine_;
-    OpId contraction_ = -1;
-    DType type_ = DType::float32;
-    Phases phases_;
-    std::vector<RegionAccess> accesses_;
-    bool columns_contiguous_ = true;  // the column factor lies along the columns in memory
-};
-
-}  // namespace
+// Splits the reduced axis when there are fewer tiles than threads.
+void TilingChooser::split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const {
+    const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
+    const std::int64_t blocks = ceil_div(reduce, tiling.block);
+    if (batches * tiles >= machine_.threads || work / machine_.threads < worth_sharing) return;
+    const std::int64_t splits = ceil_div(machine_.threads, batches * tiles);
+    if (blocks < 2 * splits) return;
+    tiling.splits = static_cast<int>(splits);
+    tiling.one_block = tiling.in_registers = false;
+}
 
 std::optional<Tiling> choose_tiling(const Program& program, const Partition& partition, const Region& region,
                                     const StitchOptions& options, const Machine& machine) {
@@ -275,6 +298,7 @@ std::string str(const Tiling& tiling, const Region& region) {
                    tiling.row_panels * tiling.panel_rows, " by ", tiling.column_panels * tiling.panel_columns());
     if (!tiling.one_block) text += concat(", blocks of ", tiling.block);
     if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
+    if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";
     if (!tiling.packed) text += ", read in place";
     return text;
 }

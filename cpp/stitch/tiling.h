@@ -1,0 +1,83 @@
+// What the choice of tiles knows about a contraction: the class behind choose_tiling.
+// tiling.cpp is for products in general, tiling_window.cpp for factors behind a window.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "stitch/phases.h"
+#include "stitch/schedule.h"
+
+namespace topstitch::stitch {
+
+inline std::int64_t ceil_div(std::int64_t count, std::int64_t step) {
+    return (count + step - 1) / step;
+}
+
+class TilingChooser {
+public:
+    TilingChooser(const Program& program, const Partition& partition, const Region& region,
+                  const StitchOptions& options, const Machine& machine)
+        : program_(program), partition_(partition), region_(region), options_(options), machine_(machine) {}
+
+    std::optional<Tiling> run();
+
+private:
+    using VarId = loopir::VarId;
+
+    // --- Facts (tiling.cpp).
+    const OpAccess& access(OpId op) const { return partition_.accesses[static_cast<std::size_t>(op)]; }
+    std::int64_t estimate(const Dim& dim) const;
+    std::int64_t count(const std::vector<VarId>& vars) const;
+    const Dim& extent(VarId var) const { return region_.vars[static_cast<std::size_t>(var)].extent; }
+    bool find_contraction();
+    bool too_many_buffers() const;
+    // Which variables of the region the marked own variables of the contraction are made of.
+    std::vector<bool> over_region_vars(const std::vector<bool>& own) const;
+    std::int64_t stride(const Index& offset, VarId var) const;  // 0 when it has none
+    bool is_contiguous(const std::vector<VarId>& vars) const;   // in what is stored
+    void sort_by_store(std::vector<VarId>& vars) const;
+    double cost_of_results() const;
+    void share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
+               std::int64_t others = 1) const;
+
+    // --- Products in general (tiling.cpp).
+    void classify(Tiling& tiling) const;
+    void order_by_store(Tiling& tiling);
+    bool coalesce(VarId outer, VarId inner) const;
+    void move_to_batch(std::vector<VarId>& vars, std::vector<VarId>& batch) const;
+    void find_batches(Tiling& tiling) const;
+    void choose_panel(Tiling& tiling, std::int64_t columns) const;
+    void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const;
+
+    // --- Factors behind a window (tiling_window.cpp).
+    struct Candidate {
+        Tiling tiling;
+        double cycles = 0;  // for each result
+    };
+    bool shares_window() const;
+    std::optional<Tiling> choose_staged(const Tiling& classified) const;
+    Candidate window_in_rows(const Tiling& classified) const;
+    std::optional<Candidate> window_in_lanes(const Tiling& classified) const;
+    double choose_registers(Tiling& tiling, double finish) const;
+    void choose_reduce_loops(Tiling& tiling) const;
+    bool lies_along(VarId var) const;
+    void choose_stage(Tiling& tiling) const;
+    void choose_tiles(Tiling& tiling) const;
+
+    const Program& program_;
+    const Partition& partition_;
+    const Region& region_;
+    const StitchOptions& options_;
+    const Machine& machine_;
+    OpId contraction_ = -1;
+    DType type_ = DType::float32;
+    Phases phases_;
+    std::vector<RegionAccess> accesses_;
+    std::vector<std::vector<bool>> used_;  // by factor: the variables of the region that it depends on
+    bool columns_contiguous_ = true;       // the column factor lies along the columns in memory
+};
+
+}  // namespace topstitch::stitch

@@ -1,0 +1,245 @@
+// Chooses the tiles of a contraction whose first factor lies behind a window: convolutions and their gradients.
+// The factor is staged, each element once and with its padding, so that tiles read it through plain strides.
+#include <algorithm>
+
+#include "stitch/tiling.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+constexpr std::int64_t min_products = std::int64_t{16} * 1024;  // below, plain loops are done sooner
+constexpr std::int64_t max_one_block = 2048;                    // a reduced axis up to here is not cut into blocks
+constexpr std::int64_t max_inner = 1024;                        // iterations of the loops inside a block
+constexpr std::int64_t max_sums = 32 << 10;                     // of a tile whose sums wait in memory
+constexpr std::int64_t panels_of_a_tile = 64;
+constexpr std::int64_t tiles_for_each_thread = 4;
+constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thread
+constexpr double max_register_cost = 8;          // of what the sums go through while they fill the registers
+constexpr double loads_in_a_cycle = 2;
+constexpr double multiplications_in_a_cycle = 2;
+constexpr double unaligned = 1.25;        // loads, for one that may cross a cache line
+constexpr double cycles_of_plain = 1;     // for each product of a vector in plain loops, and
+constexpr double cycles_of_guard = 0.75;  // for their guards
+constexpr double scattered_store = 1;     // cycles of each lane that is stored by itself
+
+}  // namespace
+
+// Whether iterations share what they read: a position that is made of a reduced and of another variable.
+bool TilingChooser::shares_window() const {
+    const Member& member = region_.members.at(contraction_);
+    return std::any_of(
+        access(contraction_).positions.begin(), access(contraction_).positions.end(), [&](const Index& position) {
+            std::vector<VarId> vars;
+            over_region(position, member).collect_vars(vars);
+            const auto is_row = [this](VarId v) { return region_.vars[static_cast<std::size_t>(v)].row; };
+            const auto rows = std::count_if(vars.begin(), vars.end(), is_row);
+            return rows > 0 && rows < static_cast<std::ptrdiff_t>(vars.size());
+        });
+}
+
+std::optional<Tiling> TilingChooser::choose_staged(const Tiling& classified) const {
+    const std::int64_t reduce = count(classified.reduce);
+    const std::int64_t results = count(classified.rows) * count(classified.columns) * count(classified.batch);
+    if (results * reduce < min_products) return std::nullopt;
+    // All of a panel has a product, or nothing of it has.
+    const std::vector<bool> deciding = over_region_vars(access(contraction_).exists_vars);
+    for (const std::vector<VarId>* vars : {&classified.rows, &classified.columns}) {
+        for (VarId var : *vars) {
+            if (deciding[static_cast<std::size_t>(var)]) return std::nullopt;
+        }
+    }
+    Candidate best = window_in_rows(classified);
+    if (std::optional<Candidate> lanes = window_in_lanes(classified); lanes && lanes->cycles < best.cycles) {
+        best = *lanes;
+    }
+    // Plain loops run along what is stored, whichever variable that is.
+    const double plain = (cycles_of_plain + cycles_of_guard) * static_cast<double>(reduce);
+    if (plain < best.cycles) return std::nullopt;
+    Tiling& tiling = best.tiling;
+    sort_by_store(tiling.batch);
+    find_batches(tiling);
+    choose_reduce_loops(tiling);
+    choose_stage(tiling);
+    choose_tiles(tiling);
+    return tiling;
+}
+
+// Each row has a place of its own in the staged factor, and its elements are broadcast.
+TilingChooser::Candidate TilingChooser::window_in_rows(const Tiling& classified) const {
+    Candidate candidate{classified};
+    Tiling& tiling = candidate.tiling;
+    sort_by_store(tiling.rows);
+    sort_by_store(tiling.columns);
+    candidate.cycles = choose_registers(tiling, is_contiguous(tiling.columns) ? 1 : scattered_store * tiling.lanes);
+    return candidate;
+}
+
+// One variable that is contiguous in the result runs in lanes over the staged factor, the others make batches.
+std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Tiling& classified) const {
+    Candidate candidate{classified};
+    Tiling& tiling = candidate.tiling;
+    sort_by_store(tiling.rows);
+    sort_by_store(tiling.columns);
+    std::swap(tiling.rows, tiling.columns);
+    tiling.row_factor = 1;
+    if (tiling.columns.empty() || !is_contiguous(tiling.columns)) return std::nullopt;
+    const VarId lane = tiling.columns.back();
+    const Member& member = region_.members.at(contraction_);
+    // It must make one position, or none.
+    int places = 0;
+    for (const Index& position : access(contraction_).positions) {
+        const Index over = over_region(position, member);
+        if (!over.depends_on(lane)) continue;
+        const Dim step = over.coefficient_of(lane);
+        if (!step.is_known() || step.value() < 1) return std::nullopt;
+        ++places;
+    }
+    if (places > 1) return std::nullopt;
+    tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end() - 1);
+    tiling.columns = {lane};
+    candidate.cycles = choose_registers(tiling, 1);
+    return candidate;
+}
+
+// The panel with the fewest cycles for a vector of results, which also take `finish`; gives those cycles.
+double TilingChooser::choose_registers(Tiling& tiling, double finish) const {
+    const auto rows = static_cast<double>(std::max<std::int64_t>(count(tiling.rows), 1));
+    const auto columns = static_cast<double>(std::max<std::int64_t>(count(tiling.columns), 1));
+    const auto reduce = static_cast<double>(count(tiling.reduce));
+    const double load = tiling.row_factor == 0 ? 1 : unaligned;
+    double best = 0;
+    for (const int vectors : {2, 1}) {
+        const std::int64_t most = (machine_.vector_registers - 4) / vectors;
+        const std::int64_t panels = ceil_div(static_cast<std::int64_t>(rows), most);
+        const std::int64_t panel_rows = ceil_div(static_cast<std::int64_t>(rows), panels);
+        const std::int64_t width = std::int64_t{vectors} * tiling.lanes;
+        const std::int64_t column_panels = ceil_div(static_cast<std::int64_t>(columns), width);
+        const auto products = static_cast<double>(panel_rows * vectors);
+        const double cycles = std::max(products / multiplications_in_a_cycle,
+                                       (static_cast<double>(panel_rows) + vectors * load) / loads_in_a_cycle);
+        const double waste =
+            static_cast<double>(panels * panel_rows) / rows * (static_cast<double>(column_panels * width) / columns);
+        const double total = cycles / products * waste * reduce + finish;
+        if (best > 0 && total >= best) continue;
+        best = total;
+        tiling.panel_vectors = vectors;
+        tiling.panel_rows = static_cast<int>(panel_rows);
+    }
+    return best;
+}
+
+// Loops over the reduced variables: the first ones in blocks, the last ones inside.
+void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
+    // What decides whether there is a product at all is decided outside.
+    const std::vector<bool> deciding = over_region_vars(access(contraction_).exists_vars);
+    const auto others = std::stable_partition(tiling.reduce.begin(), tiling.reduce.end(),
+                                              [&](VarId v) { return deciding[static_cast<std::size_t>(v)]; });
+    tiling.deciding_reduce = static_cast<int>(others - tiling.reduce.begin());
+    std::int64_t inner = 1;
+    while (static_cast<std::size_t>(tiling.inner_reduce) + 1 < tiling.reduce.size()) {
+        const VarId var = tiling.reduce[tiling.reduce.size() - 1 - static_cast<std::size_t>(tiling.inner_reduce)];
+        if (!extent(var).is_known() || inner * extent(var).value() > max_inner) break;
+        inner *= extent(var).value();
+        ++tiling.inner_reduce;
+    }
+    const std::vector<VarId> outer(tiling.reduce.begin(), tiling.reduce.end() - tiling.inner_reduce);
+    const bool known = std::all_of(outer.begin(), outer.end(), [this](VarId v) { return extent(v).is_known(); });
+    tiling.one_block = known && count(outer) * inner <= max_one_block;
+    const std::int64_t chunk =
+        tiling.one_block ? count(outer) : std::max<std::int64_t>(max_inner / std::max<std::int64_t>(inner, 1), 1);
+    tiling.block = std::max<std::int64_t>(chunk, 1) * inner;
+    tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+}
+
+// Whether the windows' operand is contiguous along a variable.
+bool TilingChooser::lies_along(VarId var) const {
+    return std::any_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
+        if (access.store || stride(access.offset, var) != 1) return false;
+        for (std::size_t v = 0; v < region_.vars.size(); ++v) {
+            if (used_[0][v] && !used_[1][v] && access.offset.depends_on(static_cast<VarId>(v))) return true;
+        }
+        return false;
+    });
+}
+
+// The staged copy lies like what it is a copy of, but reduced channels before the last spatial axis, so that the rows
+// of a window lie side by side.
+void TilingChooser::choose_stage(Tiling& tiling) const {
+    const OpAccess& facts = access(contraction_);
+    const Member& member = region_.members.at(contraction_);
+    const std::vector<bool> direct = over_region_vars(facts.window_vars);
+    const VarId lane = tiling.row_factor == 0 ? VarId{-1} : tiling.columns.back();
+    std::vector<Tiling::StageAxis> channels;
+    std::optional<Tiling::StageAxis> last;
+    for (std::size_t v = 0; v < direct.size(); ++v) {
+        if (!direct[v]) continue;
+        const auto var = static_cast<VarId>(v);
+        const Tiling::StageAxis axis{var, -1, 1, var == lane ? tiling.panel_columns() : 0};
+        if (var == lane || (lane < 0 && !last && lies_along(var))) {
+            last = axis;
+        } else if (region_.vars[v].row) {
+            channels.push_back(axis);
+        } else {
+            tiling.stage.push_back(axis);
+        }
+    }
+    std::vector<Tiling::StageAxis> positions;
+    for (std::size_t p = 0; p < facts.positions.size(); ++p) {
+        Tiling::StageAxis axis{-1, static_cast<int>(p)};
+        const Index over = over_region(facts.positions[p], member);
+        if (lane >= 0 && over.depends_on(lane)) {
+            axis.parts = over.coefficient_of(lane).value();
+            axis.slack = tiling.panel_columns();
+            last = axis;
+        } else {
+            positions.push_back(axis);
+        }
+    }
+    if (!last) {
+        last = positions.back();
+        positions.pop_back();
+    }
+    tiling.stage.insert(tiling.stage.end(), positions.begin(), positions.end());
+    tiling.stage.insert(tiling.stage.end(), channels.begin(), channels.end());
+    tiling.stage.push_back(*last);
+}
+
+void TilingChooser::choose_tiles(Tiling& tiling) const {
+    tiling.packed = true;
+    tiling.rows_in_lanes = true;
+    tiling.rows_once = tiling.row_factor != 0;
+    tiling.columns_once = tiling.row_factor == 0;
+    const std::int64_t rows = std::max<std::int64_t>(count(tiling.rows), 1);
+    const std::int64_t columns = std::max<std::int64_t>(count(tiling.columns), 1);
+    const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
+    const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
+    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
+    const std::int64_t work = rows * columns * count(tiling.reduce);
+
+    std::int64_t most_rows = std::min(row_panels, panels_of_a_tile);
+    std::int64_t most_columns = std::min(column_panels, panels_of_a_tile);
+    if (!tiling.in_registers) {
+        const std::int64_t panel_sums = std::int64_t{tiling.panel_rows} * tiling.panel_columns();
+        most_columns = std::min(most_columns, std::max<std::int64_t>(max_sums / 4 / panel_sums, 1));
+        most_rows = std::min(most_rows, std::max<std::int64_t>(max_sums / panel_sums / most_columns, 1));
+    }
+    std::int64_t row_tiles = ceil_div(row_panels, most_rows);
+    std::int64_t column_tiles = ceil_div(column_panels, most_columns);
+    const std::int64_t threads = machine_.threads;
+    if (work * batches / threads >= worth_sharing) {
+        const std::int64_t wanted =
+            threads == 1 ? 1 : ceil_div(threads * tiles_for_each_thread, batches * column_tiles);
+        if (batches * column_tiles % threads != 0) row_tiles = std::max(row_tiles, std::min(row_panels, wanted));
+        const bool even = row_panels >= threads * tiles_for_each_thread;
+        if (!even && batches * row_tiles % threads != 0 && column_panels % threads == 0) {
+            row_tiles = ceil_div(row_panels, most_rows);
+            column_tiles = std::max(column_tiles, threads);
+        }
+    }
+    tiling.row_panels = ceil_div(row_panels, row_tiles);
+    tiling.column_panels = ceil_div(column_panels, column_tiles);
+    split(tiling, work, row_tiles * column_tiles, count(tiling.reduce));
+}
+
+}  // namespace topstitch::stitch
