@@ -203,7 +203,7 @@ private:
 
     bool can_run_together(const Loop& loop, const LoopContents& contents) const {
         for (const Index* limit : contents.limits) {
-            if (limit->depends_on(loop.var)) return false;  // inner loops of different lengths
+            if (depends(*limit, loop.var)) return false;  // inner loops of different lengths
         }
         for (const int buffer : contents.locals_touched) {
             if (private_to(loop, contents, buffer) && touched_outside(loop, buffer)) return false;
@@ -248,6 +248,7 @@ private:
             if (i.op == ScalarOp::index_value && gathers(i.index, loop.var)) result.irregular = true;
         }
         for (const loopir::Store* store : contents.stores) {
+            if (!contents.initialised.empty()) break;  // once for each sum: copies are worth it
             look_at(store->buffer, store->index, store->guard != no_value, true);
         }
         return result;

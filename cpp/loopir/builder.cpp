@@ -333,10 +333,11 @@ const Accumulator& Builder::accumulator(int id) const {
 
 Index Builder::begin_loop(const std::string& name, const Dim& extent, const std::optional<Index>& limit) {
     const auto var = static_cast<VarId>(kernel_.vars.size());
+    const std::optional<Index> end = limit ? std::optional<Index>(resolve(*limit)) : std::nullopt;
     kernel_.vars.push_back({name, extent});
     open_.emplace_back();
     open_.back().var = var;
-    if (limit && !(*limit == Index(extent))) open_.back().limit = limit;
+    if (end && !(*end == Index(extent))) open_.back().limit = end;
     var_depths_.push_back(depth());
     return Index::var(var, extent);
 }

@@ -118,8 +118,8 @@ struct Accumulate {
 struct Loop {
     VarId var;
     Dim extent;
-    // Iterations from this one on do not run either: an index over the variables of the loops around, of any value. It
-    // cuts tiles off at the edge.
+    // Iterations from this one on do not run either: an index over what is known outside of the loop, of any value. It
+    // cuts tiles off at the edge, and skips what is not needed.
     std::optional<Index> limit = std::nullopt;
     // The schedule. One parallel loop at most, and it is the outermost statement of the kernel.
     bool parallel = false;

@@ -46,6 +46,7 @@ private:
                 mark(step->position);
                 mark(step->guard);
             } else if (const auto* loop = std::get_if<Loop>(&stmt)) {
+                if (loop->limit) mark(*loop->limit);
                 for (const Block& body : loop->body) mark(body);
             }
         }
@@ -79,6 +80,7 @@ private:
             step->position = renumbered(step->position);
             step->guard = renumbered(step->guard);
         } else if (auto* loop = std::get_if<Loop>(&stmt)) {
+            if (loop->limit) loop->limit = renumbered(*loop->limit);
             sweep(loop->body.front());
             return !loop->body.front().stmts.empty();
         }

@@ -226,9 +226,6 @@ private:
                 ", but the variable's is ", kernel_.vars[var].extent.str());
         require(loop.unroll >= 1, "the loop is unrolled ", loop.unroll, " times, but must be at least once");
         if (loop.limit) {
-            std::vector<ValueId> values;
-            loop.limit->collect_values(values);
-            require(values.empty(), "the limit depends on values");
             require(!loop.parallel, "a parallel loop has a limit");
             use(*loop.limit);
         }

@@ -373,6 +373,7 @@ private:
     // Whether there is a product at the present reduced indices (of which the inner ones do not matter).
     ValueId existence() {
         ValueId exists = no_value;
+        if (tiling_.deciding_reduce == 0) return exists;
         in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
             const auto& body = std::get<ReduceBody>(def.body);
             if (body.exists) {

@@ -58,13 +58,14 @@ private:
         double cycles = 0;  // for each result
     };
     bool shares_window() const;
-    std::optional<Tiling> choose_staged(const Tiling& classified) const;
+    std::optional<Tiling> choose_staged(Tiling classified) const;
     Candidate window_in_rows(const Tiling& classified) const;
     std::optional<Candidate> window_in_lanes(const Tiling& classified) const;
     double choose_registers(Tiling& tiling, double finish) const;
     void choose_reduce_loops(Tiling& tiling) const;
-    bool lies_along(VarId var) const;
+    std::int64_t operand_stride(VarId var) const;
     void choose_stage(Tiling& tiling) const;
+    void sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars) const;
     void choose_tiles(Tiling& tiling) const;
 
     const Program& program_;

@@ -38,16 +38,16 @@ bool TilingChooser::shares_window() const {
         });
 }
 
-std::optional<Tiling> TilingChooser::choose_staged(const Tiling& classified) const {
+std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
     const std::int64_t reduce = count(classified.reduce);
     const std::int64_t results = count(classified.rows) * count(classified.columns) * count(classified.batch);
     if (results * reduce < min_products) return std::nullopt;
     // All of a panel has a product, or nothing of it has.
     const std::vector<bool> deciding = over_region_vars(access(contraction_).exists_vars);
-    for (const std::vector<VarId>* vars : {&classified.rows, &classified.columns}) {
-        for (VarId var : *vars) {
-            if (deciding[static_cast<std::size_t>(var)]) return std::nullopt;
-        }
+    for (std::vector<VarId>* vars : {&classified.rows, &classified.columns}) {
+        const auto decides = [&](VarId var) { return deciding[static_cast<std::size_t>(var)]; };
+        std::copy_if(vars->begin(), vars->end(), std::back_inserter(classified.batch), decides);
+        std::erase_if(*vars, decides);
     }
     Candidate best = window_in_rows(classified);
     if (std::optional<Candidate> lanes = window_in_lanes(classified); lanes && lanes->cycles < best.cycles) {
@@ -59,8 +59,9 @@ std::optional<Tiling> TilingChooser::choose_staged(const Tiling& classified) con
     Tiling& tiling = best.tiling;
     sort_by_store(tiling.batch);
     find_batches(tiling);
-    choose_reduce_loops(tiling);
     choose_stage(tiling);
+    sort_by_stage(tiling, tiling.reduce);
+    choose_reduce_loops(tiling);
     choose_tiles(tiling);
     return tiling;
 }
@@ -152,36 +153,40 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
     tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
 }
 
-// Whether the windows' operand is contiguous along a variable.
-bool TilingChooser::lies_along(VarId var) const {
-    return std::any_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
-        if (access.store || stride(access.offset, var) != 1) return false;
+// How far apart neighbours along a variable lie in the windows' operand; 0 when it is not known.
+std::int64_t TilingChooser::operand_stride(VarId var) const {
+    for (const RegionAccess& access : accesses_) {
+        if (access.store || !access.offset.depends_on(var)) continue;
         for (std::size_t v = 0; v < region_.vars.size(); ++v) {
-            if (used_[0][v] && !used_[1][v] && access.offset.depends_on(static_cast<VarId>(v))) return true;
+            if (used_[0][v] && !used_[1][v] && access.offset.depends_on(static_cast<VarId>(v))) {
+                return stride(access.offset, var);
+            }
         }
-        return false;
-    });
+    }
+    return 0;
 }
 
-// The staged copy lies like what it is a copy of, but reduced channels before the last spatial axis, so that the rows
-// of a window lie side by side.
+// The staged copy lies like what it is a copy of, but channels before the last spatial axis, so that the rows of a
+// window lie side by side.
 void TilingChooser::choose_stage(Tiling& tiling) const {
     const OpAccess& facts = access(contraction_);
     const Member& member = region_.members.at(contraction_);
     const std::vector<bool> direct = over_region_vars(facts.window_vars);
     const VarId lane = tiling.row_factor == 0 ? VarId{-1} : tiling.columns.back();
-    std::vector<Tiling::StageAxis> channels;
-    std::optional<Tiling::StageAxis> last;
+    std::vector<VarId> vars;
     for (std::size_t v = 0; v < direct.size(); ++v) {
-        if (!direct[v]) continue;
-        const auto var = static_cast<VarId>(v);
+        if (direct[v]) vars.push_back(static_cast<VarId>(v));
+    }
+    std::stable_sort(vars.begin(), vars.end(),
+                     [this](VarId a, VarId b) { return operand_stride(a) > operand_stride(b); });
+    std::optional<Tiling::StageAxis> last;
+    std::vector<Tiling::StageAxis> channels;
+    for (VarId var : vars) {
         const Tiling::StageAxis axis{var, -1, 1, var == lane ? tiling.panel_columns() : 0};
-        if (var == lane || (lane < 0 && !last && lies_along(var))) {
+        if (var == lane || (lane < 0 && operand_stride(var) == 1)) {
             last = axis;
-        } else if (region_.vars[v].row) {
-            channels.push_back(axis);
         } else {
-            tiling.stage.push_back(axis);
+            channels.push_back(axis);
         }
     }
     std::vector<Tiling::StageAxis> positions;
@@ -200,9 +205,31 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
         last = positions.back();
         positions.pop_back();
     }
+    const auto batch = static_cast<std::ptrdiff_t>(channels.size() > 1 ? 1 : 0);
+    tiling.stage.assign(channels.begin(), channels.begin() + batch);
     tiling.stage.insert(tiling.stage.end(), positions.begin(), positions.end());
-    tiling.stage.insert(tiling.stage.end(), channels.begin(), channels.end());
+    tiling.stage.insert(tiling.stage.end(), channels.begin() + batch, channels.end());
     tiling.stage.push_back(*last);
+}
+
+// The order in which the staged copy lies.
+void TilingChooser::sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars) const {
+    const Member& member = region_.members.at(contraction_);
+    std::vector<VarId> sorted;
+    for (const Tiling::StageAxis& axis : tiling.stage) {
+        for (VarId var : vars) {
+            const bool here =
+                axis.var >= 0
+                    ? axis.var == var
+                    : over_region(access(contraction_).positions[static_cast<std::size_t>(axis.position)], member)
+                          .depends_on(var);
+            if (here && std::find(sorted.begin(), sorted.end(), var) == sorted.end()) sorted.push_back(var);
+        }
+    }
+    for (VarId var : vars) {
+        if (std::find(sorted.begin(), sorted.end(), var) == sorted.end()) sorted.push_back(var);
+    }
+    vars = std::move(sorted);
 }
 
 void TilingChooser::choose_tiles(Tiling& tiling) const {

@@ -113,6 +113,46 @@ TEST_CASE("limits: a sum over blocks, register tiles around it") {
     }
 }
 
+TEST_CASE("limits: a value decides whether a loop runs") {
+    // y[j] = sum over odd t of sum over k of x[t, k, j].
+    constexpr std::int64_t steps = 5;
+    constexpr std::int64_t depth = 3;
+    Builder b;
+    const int x = b.add_buffer({"x", DType::float32, Role::input, n * Dim(steps * depth)});
+    const int y = b.add_buffer({"y", DType::float32, Role::output, n});
+    const Index j = b.begin_loop("j", n);
+    const int sum = b.add_accumulator(loopir::Combiner::sum, DType::float32);
+    b.init_acc(sum);
+    const Index t = b.begin_loop("t", Dim(steps));
+    const ValueId odd = b.op(loopir::ScalarOp::eq, b.index_value(mod(t, 2)), b.constant_int(1, DType::int64));
+    const ValueId end = b.select(odd, b.constant_int(depth, DType::int64), b.constant_int(0, DType::int64));
+    const Index k = b.begin_loop("k", Dim(depth), Index::value(end));
+    b.accumulate(sum, b.load(x, (t * depth + k) * n + j));
+    b.end_loop();
+    b.end_loop();
+    b.store(y, j, b.acc_read(sum));
+    b.end_loop();
+    const Kernel plain = b.finish("skips");
+    for (const Kernel& kernel : {plain, scheduled(plain, {{"j", {true, true, 2}}}),
+                                 scheduled(plain, {{"j", {false, true, 1}}, {"t", {false, false, 2}}})}) {
+        for (const std::int64_t count : {1, 7, 8, 16, 37}) {
+            const std::vector<float> input = counted(count * steps * depth);
+            std::vector<float> expected(static_cast<std::size_t>(count), 0);
+            for (const std::int64_t step : {1, 3}) {
+                for (std::int64_t at = step * depth * count; at < (step + 1) * depth * count; ++at) {
+                    expected[static_cast<std::size_t>(at % count)] += input[static_cast<std::size_t>(at)];
+                }
+            }
+            const std::vector<Data> buffers = {Data::of(input), Data::of(std::vector<float>(expected.size()))};
+            for (const TargetInfo& target : test_targets()) {
+                const auto compiled = compile(std::span(&kernel, 1), target).front();
+                CHECK(run_compiled(kernel, *compiled, buffers, sizes_for(kernel, count), 1)[1].as<float>() == expected);
+            }
+            CHECK(run_interpreted(kernel, buffers, sizes_for(kernel, count))[1].as<float>() == expected);
+        }
+    }
+}
+
 TEST_CASE("limits: they are printed, and refused where they make no sense") {
     const auto kernel = [](bool parallel) {
         Builder b;
