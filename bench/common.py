@@ -1,19 +1,22 @@
-"""What the benchmarks share: alternating, repeated timings, and a table of ratios.
+"""What the benchmarks share: libraries that take turns, each in a process of its own, and a table of ratios.
 
-Peers that are not installed are left out. Every script prints a table and, with --json FILE, writes the figures.
+Threads of one library spin for a while after its turn, and would hold up the next one in the same process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOPSTITCH_NUM_THREADS"):
@@ -23,62 +26,105 @@ os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=true intra_op_
 for _variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(_variable, None)
 
+ROUNDS = 9
+PAUSE = 0.01  # seconds between turns, for threads to go to sleep
+
 Case = Callable[[], object]
+# The cases of one library by row, in the order in which ours come; rows that it lacks are left out.
+Rows = Callable[[], Iterator[tuple[str, dict[str, Case]]]]
 
 
-def measure(cases: dict[str, Case], seconds: float = 1.0, rounds: int = 9) -> dict[str, float]:
-    """Median seconds of one call of each case: the cases take turns, so that noise hits all alike."""
-    repeats = {}
-    for name, case in cases.items():
-        case()
-        start = time.perf_counter()
-        case()
-        once = max(time.perf_counter() - start, 1e-7)
-        repeats[name] = max(1, min(10000, int(seconds / rounds / once)))
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(rounds):
-        for name, case in cases.items():
-            start = time.perf_counter()
-            for _ in range(repeats[name]):
-                case()
-            times[name].append((time.perf_counter() - start) / repeats[name])
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-class Table:
-    """Collects rows of timings, prints them as ratios to topstitch, and writes them as JSON."""
-
-    def __init__(self, title: str) -> None:
-        parser = argparse.ArgumentParser(description=title)
-        parser.add_argument("--json", type=Path, help="write the figures into this file")
-        parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each case")
-        self.options = parser.parse_args()
-        self.title = title
-        self.rows: dict[str, dict[str, float]] = {}
-        print(f"{title}; {THREADS} threads, {platform.machine()}, Python {platform.python_version()}")
-
-    def row(self, name: str, cases: dict[str, Case]) -> dict[str, float]:
-        """Measure and print one row; the first case is ours."""
-        times = measure(cases, self.options.seconds)
-        self.rows[name] = times
-        ours = next(iter(times.values()))
-        parts = [f"{case} {seconds * 1e3:.3f} ms" + (f" ({seconds / ours:.2f}x)" if k else "")
-                 for k, (case, seconds) in enumerate(times.items())]  # fmt: skip
-        print(f"{name:>24}: " + ", ".join(parts), flush=True)
-        return times
-
-    def finish(self) -> None:
-        """Write the JSON, if asked for."""
-        if self.options.json:
-            self.options.json.write_text(
-                json.dumps({"title": self.title, "threads": THREADS, "seconds": self.rows}, indent=2)
-            )
-
-
-def optional_import(name: str) -> object | None:
-    """The module, or None with a note when it is not installed."""
+def _serve(connection: Any, rows: Rows) -> None:
+    """The process of one library: offers its rows one by one, and times what it is asked for."""
     try:
-        return __import__(name)
-    except ImportError:
-        print(f"{name} is not installed; its column is left out", file=sys.stderr)
-        return None
+        for name, cases in rows():
+            connection.send((name, list(cases)))
+            while (request := connection.recv()) is not None:
+                case, repeats = request
+                function = cases[case]
+                start = time.perf_counter()
+                for _ in range(repeats):
+                    function()
+                connection.send((time.perf_counter() - start) / repeats)
+    except ImportError as error:
+        print(f"{error.name} is not installed; its column is left out", file=sys.stderr)
+    connection.send(None)
+
+
+@dataclass
+class Library:
+    """The other end of a library's process."""
+
+    connection: Any
+    row: str | None = None
+    cases: tuple[str, ...] = ()
+
+    def advance(self) -> None:
+        """Wait for the next row that it offers; None after the last."""
+        offer = self.connection.recv()
+        self.row, self.cases = (None, ()) if offer is None else (offer[0], tuple(offer[1]))
+
+    def time(self, case: str, repeats: int) -> float:
+        """Seconds of one call, on average."""
+        self.connection.send((case, repeats))
+        seconds: float = self.connection.recv()
+        time.sleep(PAUSE)
+        return seconds
+
+    def leave_row(self) -> None:
+        self.connection.send(None)
+        self.advance()
+
+
+def _measure(libraries: list[Library], seconds: float) -> dict[str, float]:
+    """Median seconds of one call of each case: the cases take turns, so that noise hits all alike."""
+    cases = [(library, case) for library in libraries for case in library.cases]
+    repeats = []
+    for library, case in cases:
+        library.time(case, 1)
+        once = max(library.time(case, 1), 1e-7)
+        repeats.append(max(1, min(10000, int(seconds / ROUNDS / once))))
+    times: list[list[float]] = [[] for _ in cases]
+    for _ in range(ROUNDS):
+        for k, (library, case) in enumerate(cases):
+            times[k].append(library.time(case, repeats[k]))
+    return {case: statistics.median(values) for (_, case), values in zip(cases, times, strict=True)}
+
+
+def compare(
+    title: str, libraries: list[Rows], remark: Callable[[str, dict[str, float]], str] = lambda name, times: ""
+) -> dict[str, dict[str, float]]:
+    """Run the rows of all libraries, of which ours is the first, print them and, with --json, write them.
+
+    `remark` gives a note to a row from its seconds by case.
+    """
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--json", type=Path, help="write the figures into this file")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each case")
+    parser.add_argument("--rows", default="", help="only rows whose names contain this")
+    options = parser.parse_args()
+    print(f"{title}; {THREADS} threads, {platform.machine()}, Python {platform.python_version()}", flush=True)
+    spawn = multiprocessing.get_context("spawn")
+    ends, processes = [], []
+    for rows in libraries:
+        ours, theirs = spawn.Pipe()
+        processes.append(spawn.Process(target=_serve, args=(theirs, rows), daemon=True))
+        processes[-1].start()
+        ends.append(Library(ours))
+    for library in ends:
+        library.advance()
+    results: dict[str, dict[str, float]] = {}
+    while (name := ends[0].row) is not None:
+        here = [library for library in ends if library.row == name]
+        if options.rows in name:
+            times = _measure(here, options.seconds)
+            results[name] = times
+            first = next(iter(times.values()))
+            parts = [f"{case} {value * 1e3:.3f} ms" + (f" ({value / first:.2f}x)" if k else "")
+                     for k, (case, value) in enumerate(times.items())]  # fmt: skip
+            print(f"{name:>24}: " + ", ".join(parts) + remark(name, times), flush=True)
+        for library in here:
+            library.leave_row()
+    if options.json:
+        options.json.write_text(json.dumps({"title": title, "threads": THREADS, "seconds": results}, indent=2))
+    return results

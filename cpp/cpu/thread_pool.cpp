@@ -1,4 +1,4 @@
-// The fork-join pool: one mailbox for each worker, a countdown for the caller, spinning first and sleeping later.
+// The fork-join pool: one mailbox for each worker, a queue of chunks for all, spinning first and sleeping later.
 // The pool is never destroyed, so that idle workers cannot hold up the end of the process; a forked child starts anew.
 #include "cpu/thread_pool.h"
 
@@ -79,26 +79,62 @@ void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t old, 
     word.wait(old, std::memory_order_acquire);
 }
 
-// Contiguous chunks whose boundaries are multiples of `granularity`.
+// Contiguous chunks whose boundaries are multiples of `granularity`, for whoever comes first: large ones to begin with,
+// small ones at the end, so that threads that start late or run slowly hold nobody up.
 struct Split {
+    // In eighths: the first chunk of each thread is half of its even share, the next a quarter, then two eighths.
+    static constexpr int levels = 4;
+    static constexpr int starts[levels + 1] = {0, 4, 6, 7, 8};
+
     std::int64_t count;
     std::int64_t granularity;
     std::int64_t units;
-    int chunks;
+    int threads;
 
     Split(std::int64_t count, std::int64_t granularity, int threads)
         : count(count), granularity(std::max<std::int64_t>(1, granularity)) {
         units = count / this->granularity + (count % this->granularity != 0 ? 1 : 0);
-        chunks = static_cast<int>(std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(units, 1)));
+        this->threads = static_cast<int>(std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(units, 1)));
     }
+    int chunks() const { return threads == 1 ? 1 : levels * threads; }
     std::int64_t boundary(int chunk) const {
-        const std::int64_t even = units / chunks;
-        const std::int64_t extra = units % chunks;  // the first `extra` chunks have one unit more
-        const std::int64_t unit = chunk * even + std::min<std::int64_t>(chunk, extra);
-        return unit >= units ? count : unit * granularity;
+        if (chunk == chunks()) return count;
+        const int level = chunk / threads;
+        const std::int64_t eighths =
+            std::int64_t{starts[level]} * threads + std::int64_t{chunk % threads} * (starts[level + 1] - starts[level]);
+        const std::int64_t whole = 8 * std::int64_t{threads};
+        // Without a product that could overflow.
+        const std::int64_t unit = units / whole * eighths + units % whole * eighths / whole;
+        return std::min(unit * granularity, count);
     }
-    void run(int chunk, const Body& body) const { body(chunk, boundary(chunk), boundary(chunk + 1)); }
+    void run(int thread, int chunk, const Body& body) const {
+        const std::int64_t begin = boundary(chunk);
+        const std::int64_t end = boundary(chunk + 1);
+        if (begin < end) body(thread, begin, end);
+    }
 };
+
+#if defined(__linux__)
+// A worker that wakes on the caller's core would wait for it, or hold it up: it moves to another one, and stays free to
+// be moved again. Some kernels wake threads so to keep other cores asleep.
+void leave_core(int core) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (core < 0 || sched_getcpu() != core || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    if (core >= CPU_SETSIZE || !CPU_ISSET(core, &allowed) || CPU_COUNT(&allowed) < 2) return;
+    cpu_set_t others = allowed;
+    CPU_CLR(core, &others);
+    if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
+}
+int this_core() {
+    return sched_getcpu();
+}
+#else
+void leave_core(int) {}
+int this_core() {
+    return -1;
+}
+#endif
 
 class Pool {
 public:
@@ -106,27 +142,48 @@ public:
     bool try_run(const Split& split, const Body& body) {
         const std::unique_lock lock(busy_, std::try_to_lock);
         if (!lock.owns_lock()) return false;
-        const int helpers = ensure_workers(split.chunks - 1);
+        const int helpers = ensure_workers(split.threads - 1);
         split_ = &split;
         body_ = &body;
-        may_spin_ = helpers < usable_cores_;
-        remaining_.store(static_cast<std::uint32_t>(helpers), std::memory_order_relaxed);
+        may_spin_.store(helpers < usable_cores_, std::memory_order_relaxed);
+        core_.store(this_core(), std::memory_order_relaxed);
+        left_.store(static_cast<std::uint32_t>(split.chunks()), std::memory_order_relaxed);
+        const std::uint32_t job = ++job_;
+        queue_.store(Queue{job, split.chunks(), 0}.packed(), std::memory_order_seq_cst);  // publishes the job
         for (int i = 0; i < helpers; ++i) {
             Worker& worker = workers_[static_cast<std::size_t>(i)];
-            worker.ticket.fetch_add(1, std::memory_order_seq_cst);  // publishes the job
-            worker.ticket.notify_one();
+            worker.job.store(job, std::memory_order_seq_cst);
+            worker.job.notify_one();
         }
-        split.run(0, body);
-        for (int chunk = helpers + 1; chunk < split.chunks; ++chunk) split.run(chunk, body);  // threads were refused
-        for (std::uint32_t left; (left = remaining_.load(std::memory_order_acquire)) != 0;) {
-            wait_for_change(remaining_, left, may_spin_);
+        take_chunks(job, 0);
+        for (std::uint32_t left; (left = left_.load(std::memory_order_acquire)) != 0;) {
+            wait_for_change(left_, left, helpers < usable_cores_);
         }
         return true;
     }
 
 private:
     struct alignas(64) Worker {
-        std::atomic<std::uint32_t> ticket{0};  // the number of jobs handed to this worker
+        std::atomic<std::uint32_t> job{0};  // the last one that this worker was woken for
+    };
+
+    // The chunks that nobody has taken yet, of which job. One word, so that a worker that comes late takes none of
+    // another job by mistake.
+    struct Queue {
+        std::uint32_t job;
+        int chunks;
+        int next;
+        static constexpr int bits = 16;
+
+        std::uint64_t packed() const {
+            return std::uint64_t{job} << (2 * bits) | static_cast<std::uint64_t>(chunks) << bits |
+                   static_cast<std::uint64_t>(next);
+        }
+        static Queue of(std::uint64_t word) {
+            constexpr std::uint64_t mask = (1U << bits) - 1;
+            return {static_cast<std::uint32_t>(word >> (2 * bits)), static_cast<int>(word >> bits & mask),
+                    static_cast<int>(word & mask)};
+        }
     };
 
     // Starts what is missing; gives how many of the `wanted` workers there are.
@@ -160,16 +217,32 @@ private:
         return started;
     }
 
+    // Runs chunks of a job until there are none left. The job cannot end while a chunk is being run.
+    void take_chunks(std::uint32_t job, int thread) {
+        for (std::uint64_t word = queue_.load(std::memory_order_acquire);;) {
+            const Queue queue = Queue::of(word);
+            if (queue.job != job || queue.next == queue.chunks) return;
+            if (!queue_.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+                continue;
+            split_->run(thread, queue.next, *body_);
+            if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
+            word = queue_.load(std::memory_order_acquire);
+        }
+    }
+
     void work(Worker& worker, int number);
 
     std::mutex busy_;
     std::deque<Worker> workers_;  // a deque: workers keep their address
     const int usable_cores_ = usable_cores();
-    // The job in hand; written before the tickets, read after them.
+    std::uint32_t job_ = 0;
+    // The job in hand: written before the queue, read after a chunk has been taken from it.
     const Split* split_ = nullptr;
     const Body* body_ = nullptr;
-    bool may_spin_ = true;
-    alignas(64) std::atomic<std::uint32_t> remaining_{0};
+    std::atomic<bool> may_spin_{true};
+    std::atomic<int> core_{-1};  // where the caller runs
+    alignas(64) std::atomic<std::uint64_t> queue_{0};
+    alignas(64) std::atomic<std::uint32_t> left_{0};  // chunks that are not done
 };
 
 thread_local bool inside_body = false;  // nested calls run serially
@@ -177,12 +250,12 @@ thread_local bool inside_body = false;  // nested calls run serially
 void Pool::work(Worker& worker, int number) {
     inside_body = true;
     bool may_spin = true;
-    for (std::uint32_t done = 0;; ++done) {
-        wait_for_change(worker.ticket, done, may_spin);
-        may_spin = may_spin_;
-        split_->run(number + 1, *body_);
-        // Once the count is down the caller may return and the job is gone.
-        if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) remaining_.notify_one();
+    for (std::uint32_t seen = 0;;) {
+        wait_for_change(worker.job, seen, may_spin);
+        seen = worker.job.load(std::memory_order_acquire);
+        may_spin = may_spin_.load(std::memory_order_relaxed);
+        leave_core(core_.load(std::memory_order_relaxed));
+        take_chunks(seen, number + 1);
     }
 }
 
@@ -216,9 +289,7 @@ void parallel_for(std::int64_t count, std::int64_t granularity, int max_threads,
     const Split split(count, granularity, threads);
     const bool outer = inside_body;
     inside_body = true;
-    if (split.chunks == 1 || outer || !pool().try_run(split, body)) {
-        for (int chunk = 0; chunk < split.chunks; ++chunk) split.run(chunk, body);
-    }
+    if (split.threads == 1 || outer || !pool().try_run(split, body)) body(0, 0, count);
     inside_body = outer;
 }
 

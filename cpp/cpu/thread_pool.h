@@ -8,8 +8,8 @@
 namespace topstitch::cpu {
 
 // Runs body(thread, begin, end) over [0, count) in contiguous chunks, the boundaries multiples of
-// `granularity`, at most `max_threads` of them (0: the setting). The split depends only on the arguments
-// and the thread count, never on timing. `body` must not throw. A call from inside a body runs serially.
+// `granularity`, on at most `max_threads` threads (0: the setting), numbered from 0. Which thread runs which chunks
+// depends on timing. `body` must not throw. A call from inside a body runs serially, as one chunk.
 void parallel_for(std::int64_t count, std::int64_t granularity, int max_threads,
                   const std::function<void(int thread, std::int64_t begin, std::int64_t end)>& body);
 

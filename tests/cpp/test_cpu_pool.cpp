@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -40,14 +41,14 @@ std::int64_t sum_in_parallel(std::int64_t count, std::int64_t granularity) {
     return sum;
 }
 
-using Chunk = std::tuple<int, std::int64_t, std::int64_t>;
+using Chunk = std::tuple<std::int64_t, std::int64_t, int>;  // begin, end, thread
 
 std::set<Chunk> chunks(std::int64_t count, std::int64_t granularity, int max_threads) {
     std::set<Chunk> result;
     std::mutex mutex;
     parallel_for(count, granularity, max_threads, [&](int thread, std::int64_t begin, std::int64_t end) {
         const std::lock_guard lock(mutex);
-        result.insert({thread, begin, end});
+        result.insert({begin, end, thread});
     });
     return result;
 }
@@ -69,27 +70,59 @@ TEST_CASE("pool: every iteration runs exactly once") {
     }
 }
 
-TEST_CASE("pool: the split is even, aligned and always the same") {
+TEST_CASE("pool: chunks are aligned, and threads are numbered from 0") {
     const Threads setting(3);
-    const std::set<Chunk> expected = {{0, 0, 32}, {1, 32, 64}, {2, 64, 70}};  // 9 units of 8: 4, 4, 1? no: 3, 3, 3
-    CHECK(chunks(9, 1, 0) == std::set<Chunk>{{0, 0, 3}, {1, 3, 6}, {2, 6, 9}});
-    CHECK(chunks(10, 1, 0) == std::set<Chunk>{{0, 0, 4}, {1, 4, 7}, {2, 7, 10}});
-    CHECK(chunks(70, 16, 0) == std::set<Chunk>{{0, 0, 32}, {1, 32, 64}, {2, 64, 70}});
-    CHECK(chunks(70, 16, 2) == std::set<Chunk>{{0, 0, 48}, {1, 48, 70}});
-    CHECK(chunks(5, 16, 0) == std::set<Chunk>{{0, 0, 5}});
-    for (int repeat = 0; repeat < 200; ++repeat) CHECK(chunks(70, 16, 0) == expected);
+    for (const std::int64_t count : {1, 5, 9, 10, 70, 1000}) {
+        for (const std::int64_t granularity : {1, 16}) {
+            for (const int max_threads : {0, 2, 50}) {
+                for (int repeat = 0; repeat < 20; ++repeat) {
+                    std::int64_t at = 0;
+                    for (const auto& [begin, end, thread] : chunks(count, granularity, max_threads)) {
+                        CHECK(begin == at);
+                        CHECK(begin < end);
+                        CHECK((end % granularity == 0 || end == count));
+                        CHECK(thread >= 0);
+                        CHECK(thread < (max_threads == 2 ? 2 : 3));
+                        at = end;
+                    }
+                    CHECK(at == count);
+                }
+            }
+        }
+    }
 }
 
-TEST_CASE("pool: limits") {
+TEST_CASE("pool: enough work for all is shared by all") {
     CHECK(num_threads() >= 1);
-    const Threads setting(5);
-    CHECK(num_threads() == 5);
-    CHECK(chunks(100, 1, 0).size() == 5);
-    CHECK(chunks(100, 1, 2).size() == 2);
-    CHECK(chunks(100, 1, 50).size() == 5);
+    const Threads setting(3);
+    CHECK(num_threads() == 3);
+    // Each thread holds its first chunk until all three have one.
+    std::atomic<int> arrived{0};
+    std::set<int> threads;
+    std::mutex mutex;
+    parallel_for(300, 1, 0, [&](int thread, std::int64_t, std::int64_t) {
+        {
+            const std::lock_guard lock(mutex);
+            if (!threads.insert(thread).second) return;
+        }
+        ++arrived;
+        while (arrived < 3) std::this_thread::yield();
+    });
+    CHECK(threads == std::set<int>{0, 1, 2});
 }
 
-TEST_CASE("pool: a nested call runs serially, with the same split") {
+TEST_CASE("pool: counts near the highest") {
+    const Threads setting(4);
+    constexpr std::int64_t count = std::numeric_limits<std::int64_t>::max() - 5;
+    std::int64_t at = 0;
+    for (const auto& [begin, end, thread] : chunks(count, 8, 0)) {
+        CHECK(begin == at);
+        at = end;
+    }
+    CHECK(at == count);
+}
+
+TEST_CASE("pool: a nested call runs serially") {
     const Threads setting(4);
     std::atomic<std::int64_t> total{0};
     std::atomic<int> foreign{0};
