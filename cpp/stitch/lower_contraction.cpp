@@ -1,5 +1,7 @@
 // Writes a contraction in tiles, with all that is stitched to it; kernels of their own pack a factor or add split sums.
 // The factors are asked for elements while they are packed, so that any expression can stand in them.
+#include <algorithm>
+
 #include "stitch/kernel_writer.h"
 
 namespace topstitch::stitch {
@@ -299,8 +301,10 @@ private:
         const Index j = begin_loop("j", {"j", Dim(columns_.panel), false, true, tiling_.panel_vectors});
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
-        if (is_staged(rows_)) bind(tiling_.rows, clamped(rows_, row));
-        if (is_staged(columns_)) bind(tiling_.columns, column);
+        if (tiling_.staged()) {
+            bind(tiling_.rows, clamped(rows_, row));
+            bind(tiling_.columns, column);
+        }
         const ValueId value = sum_over_block([&](const Index& k) {
             const ValueId left = is_staged(rows_) ? staged_value() : packed_value(rows_, shared_.rows, row_panel, i, k);
             return b_.mul(left, is_staged(columns_) ? staged_value()
@@ -373,7 +377,8 @@ private:
     // Whether there is a product at the present reduced indices (of which the inner ones do not matter).
     ValueId existence() {
         ValueId exists = no_value;
-        if (tiling_.deciding_reduce == 0) return exists;
+        const std::vector<bool>& deciding = access(contraction_).exists_vars;
+        if (std::find(deciding.begin(), deciding.end(), true) == deciding.end()) return exists;
         in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
             const auto& body = std::get<ReduceBody>(def.body);
             if (body.exists) {

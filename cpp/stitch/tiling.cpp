@@ -250,7 +250,8 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     const std::int64_t most_rows = std::min(fit(tiling.panel_rows * tiling.block), row_panels);
     std::int64_t row_tiles = ceil_div(row_panels, most_rows);
     const std::int64_t work = rows * columns * reduce;
-    share(tiling, work, row_panels, row_tiles);
+    // With all rows in one tile the threads share the columns, which are packed once then.
+    if (row_tiles > 1 || column_panels < 2 * machine_.threads) share(tiling, work, row_panels, row_tiles);
     tiling.row_panels = ceil_div(row_panels, row_tiles);
 
     const std::int64_t batches = count(tiling.batch);

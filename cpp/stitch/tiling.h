@@ -61,7 +61,13 @@ private:
     std::optional<Tiling> choose_staged(Tiling classified) const;
     Candidate window_in_rows(const Tiling& classified) const;
     std::optional<Candidate> window_in_lanes(const Tiling& classified) const;
-    double choose_registers(Tiling& tiling, double finish) const;
+    std::optional<Candidate> batch_in_lanes(const Tiling& classified) const;
+    double finish(const Tiling& tiling) const;
+    // Loads for each row, for each vector of columns, and for each vector of results in one step of the sum.
+    struct Reads {
+        double row, column, both;
+    };
+    double choose_registers(Tiling& tiling, const Reads& reads, double finish) const;
     void choose_reduce_loops(Tiling& tiling) const;
     std::int64_t operand_stride(VarId var) const;
     void choose_stage(Tiling& tiling) const;

@@ -18,10 +18,10 @@ constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thre
 constexpr double max_register_cost = 8;          // of what the sums go through while they fill the registers
 constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
-constexpr double unaligned = 1.25;        // loads, for one that may cross a cache line
-constexpr double cycles_of_plain = 1;     // for each product of a vector in plain loops, and
-constexpr double cycles_of_guard = 0.75;  // for their guards
-constexpr double scattered_store = 1;     // cycles of each lane that is stored by itself
+constexpr double latency = 4;          // cycles from one product to the next of the same sum
+constexpr double unaligned = 1.25;     // loads, for one that may cross a cache line
+constexpr double cycles_of_plain = 4;  // for each product of a vector in plain loops, with its guard
+constexpr double scattered_store = 1;  // cycles of each lane that is stored by itself
 
 }  // namespace
 
@@ -50,11 +50,11 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
         std::erase_if(*vars, decides);
     }
     Candidate best = window_in_rows(classified);
-    if (std::optional<Candidate> lanes = window_in_lanes(classified); lanes && lanes->cycles < best.cycles) {
-        best = *lanes;
+    for (const std::optional<Candidate>& other : {window_in_lanes(classified), batch_in_lanes(classified)}) {
+        if (other && other->cycles < best.cycles) best = *other;
     }
     // Plain loops run along what is stored, whichever variable that is.
-    const double plain = (cycles_of_plain + cycles_of_guard) * static_cast<double>(reduce);
+    const double plain = cycles_of_plain * static_cast<double>(reduce);
     if (plain < best.cycles) return std::nullopt;
     Tiling& tiling = best.tiling;
     sort_by_store(tiling.batch);
@@ -72,11 +72,11 @@ TilingChooser::Candidate TilingChooser::window_in_rows(const Tiling& classified)
     Tiling& tiling = candidate.tiling;
     sort_by_store(tiling.rows);
     sort_by_store(tiling.columns);
-    candidate.cycles = choose_registers(tiling, is_contiguous(tiling.columns) ? 1 : scattered_store * tiling.lanes);
+    candidate.cycles = choose_registers(tiling, Reads{1, 1, 0}, finish(tiling));
     return candidate;
 }
 
-// One variable that is contiguous in the result runs in lanes over the staged factor, the others make batches.
+// One variable of the windows runs in lanes over the staged factor, the others make batches.
 std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Tiling& classified) const {
     Candidate candidate{classified};
     Tiling& tiling = candidate.tiling;
@@ -84,7 +84,7 @@ std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Til
     sort_by_store(tiling.columns);
     std::swap(tiling.rows, tiling.columns);
     tiling.row_factor = 1;
-    if (tiling.columns.empty() || !is_contiguous(tiling.columns)) return std::nullopt;
+    if (tiling.columns.empty()) return std::nullopt;
     const VarId lane = tiling.columns.back();
     const Member& member = region_.members.at(contraction_);
     // It must make one position, or none.
@@ -99,28 +99,50 @@ std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Til
     if (places > 1) return std::nullopt;
     tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end() - 1);
     tiling.columns = {lane};
-    candidate.cycles = choose_registers(tiling, 1);
+    candidate.cycles = choose_registers(tiling, Reads{1, unaligned, 0}, finish(tiling));
     return candidate;
 }
 
+// Both factors lie along a variable of the batch, the channels of a depthwise convolution: it runs in lanes.
+std::optional<TilingChooser::Candidate> TilingChooser::batch_in_lanes(const Tiling& classified) const {
+    Candidate candidate{classified};
+    Tiling& tiling = candidate.tiling;
+    sort_by_store(tiling.rows);
+    sort_by_store(tiling.batch);
+    if (tiling.batch.empty() || !is_contiguous(tiling.batch)) return std::nullopt;
+    const VarId lane = tiling.batch.back();
+    if (operand_stride(lane) != 1) return std::nullopt;
+    tiling.batch.pop_back();
+    tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end());
+    tiling.columns = {lane};
+    candidate.cycles = choose_registers(tiling, Reads{0, 1, 1}, 1);
+    return candidate;
+}
+
+// Cycles in which a vector of results is stored.
+double TilingChooser::finish(const Tiling& tiling) const {
+    return is_contiguous(tiling.columns) ? 1 : scattered_store * tiling.lanes;
+}
+
 // The panel with the fewest cycles for a vector of results, which also take `finish`; gives those cycles.
-double TilingChooser::choose_registers(Tiling& tiling, double finish) const {
-    const auto rows = static_cast<double>(std::max<std::int64_t>(count(tiling.rows), 1));
-    const auto columns = static_cast<double>(std::max<std::int64_t>(count(tiling.columns), 1));
+double TilingChooser::choose_registers(Tiling& tiling, const Reads& reads, double finish) const {
+    const std::int64_t rows = std::max<std::int64_t>(count(tiling.rows), 1);
+    const std::int64_t columns = std::max<std::int64_t>(count(tiling.columns), 1);
     const auto reduce = static_cast<double>(count(tiling.reduce));
-    const double load = tiling.row_factor == 0 ? 1 : unaligned;
     double best = 0;
-    for (const int vectors : {2, 1}) {
-        const std::int64_t most = (machine_.vector_registers - 4) / vectors;
-        const std::int64_t panels = ceil_div(static_cast<std::int64_t>(rows), most);
-        const std::int64_t panel_rows = ceil_div(static_cast<std::int64_t>(rows), panels);
+    for (const int vectors : {2, 1, 3, 4}) {
+        // Beside the sums, one row of columns and one broadcast element.
+        const std::int64_t most = (machine_.vector_registers - vectors - 1) / vectors;
+        const std::int64_t panels = ceil_div(rows, most);
+        const std::int64_t panel_rows = ceil_div(rows, panels);
         const std::int64_t width = std::int64_t{vectors} * tiling.lanes;
-        const std::int64_t column_panels = ceil_div(static_cast<std::int64_t>(columns), width);
+        const std::int64_t column_panels = ceil_div(columns, width);
         const auto products = static_cast<double>(panel_rows * vectors);
-        const double cycles = std::max(products / multiplications_in_a_cycle,
-                                       (static_cast<double>(panel_rows) + vectors * load) / loads_in_a_cycle);
-        const double waste =
-            static_cast<double>(panels * panel_rows) / rows * (static_cast<double>(column_panels * width) / columns);
+        const double loads =
+            static_cast<double>(panel_rows) * reads.row + vectors * reads.column + products * reads.both;
+        const double cycles = std::max({products / multiplications_in_a_cycle, loads / loads_in_a_cycle, latency});
+        const double waste = static_cast<double>(panels * panel_rows * column_panels * width) /
+                             (static_cast<double>(rows) * static_cast<double>(columns));
         const double total = cycles / products * waste * reduce + finish;
         if (best > 0 && total >= best) continue;
         best = total;
@@ -172,7 +194,8 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
     const OpAccess& facts = access(contraction_);
     const Member& member = region_.members.at(contraction_);
     const std::vector<bool> direct = over_region_vars(facts.window_vars);
-    const VarId lane = tiling.row_factor == 0 ? VarId{-1} : tiling.columns.back();
+    VarId lane = tiling.columns.empty() ? VarId{-1} : tiling.columns.back();
+    if (lane >= 0 && !used_[0][static_cast<std::size_t>(lane)]) lane = -1;
     std::vector<VarId> vars;
     for (std::size_t v = 0; v < direct.size(); ++v) {
         if (direct[v]) vars.push_back(static_cast<VarId>(v));
