@@ -103,13 +103,13 @@ def torch_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:
         pair = [layer.stride] * 2, [layer.padding] * 2, [1, 1]
         for part in parts(layer):
             if part == "forward":
-                case = lambda x=x, w=w, l=layer: torch.conv2d(  # noqa: E731
-                    x, w, stride=l.stride, padding=l.padding, groups=l.groups
+                case = lambda x=x, w=w, y=layer: torch.conv2d(  # noqa: E731
+                    x, w, stride=y.stride, padding=y.padding, groups=y.groups
                 )
             else:
                 mask = [part == "data", part == "weights", False]
-                case = lambda x=x, w=w, g=g, m=mask, p=pair, l=layer: torch.ops.aten.convolution_backward(  # noqa: E731
-                    g, x, w, None, *p, False, [0, 0], l.groups, m
+                case = lambda x=x, w=w, g=g, m=mask, p=pair, y=layer: torch.ops.aten.convolution_backward(  # noqa: E731
+                    g, x, w, None, *p, False, [0, 0], y.groups, m
                 )
             yield f"{layer.name}, {part}", {"torch": case}
 
@@ -121,10 +121,10 @@ def jax_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:
         x, w, g = (jax.numpy.asarray(a) for a in layer.arrays())
         layouts = ("NHWC", "HWIO", "NHWC") if layer.channels_last else ("NCHW", "OIHW", "NCHW")
 
-        def forward(x, w, l=layer, d=layouts):
+        def forward(x, w, y=layer, d=layouts):
             return jax.lax.conv_general_dilated(
-                x, w, (l.stride, l.stride), [(l.padding, l.padding)] * 2, dimension_numbers=d,
-                feature_group_count=l.groups,
+                x, w, (y.stride, y.stride), [(y.padding, y.padding)] * 2, dimension_numbers=d,
+                feature_group_count=y.groups,
             )  # fmt: skip
 
         for part in parts(layer):
@@ -132,10 +132,10 @@ def jax_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:
                 f = jax.jit(forward)
                 case = lambda f=f, x=x, w=w: f(x, w).block_until_ready()  # noqa: E731
             elif part == "data":
-                f = jax.jit(lambda x, w, g, f=forward: jax.vjp(lambda a: f(a, w), x)[1](g)[0])
+                f = jax.jit(lambda x, w, g, f=forward: jax.vjp(lambda data, w=w: f(data, w), x)[1](g)[0])
                 case = lambda f=f, x=x, w=w, g=g: f(x, w, g).block_until_ready()  # noqa: E731
             else:
-                f = jax.jit(lambda x, w, g, f=forward: jax.vjp(lambda a: f(x, a), w)[1](g)[0])
+                f = jax.jit(lambda x, w, g, f=forward: jax.vjp(lambda weights, x=x: f(x, weights), w)[1](g)[0])
                 case = lambda f=f, x=x, w=w, g=g: f(x, w, g).block_until_ready()  # noqa: E731
             yield f"{layer.name}, {part}", {"jax": case}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 
 import common
 import numpy as np
@@ -35,29 +36,40 @@ def digits() -> tuple[float, int]:
     return (time.perf_counter() - start) * 1e3, executable.report().kernels
 
 
-def main() -> None:
-    table = common.Table("overhead")
+def topstitch_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:
     a, b = np.arange(16, dtype=np.float32), np.ones(16, np.float32)
     graph = ts.Graph()
     x, y = graph.placeholder((16,)), graph.placeholder((16,))
     z = x + y
     executable = graph.compile([x, y], z)
     na, nb = ts.NDArray(a), ts.NDArray(b)
-    cases: dict[str, common.Case] = {
-        "executable, NDArray": lambda: executable.run(na, nb),
-        "executable, NumPy": lambda: executable.run(a, b),
-        "Graph.run": lambda: graph.run({x: a, y: b}, z),
-        "numpy": lambda: a + b,
-    }
-    torch = common.optional_import("torch")
-    if torch:
-        ta, tb = torch.from_numpy(a), torch.from_numpy(b)
-        cases["torch"] = lambda: ta + tb
-    table.row("add 16 + 16", cases)
+    yield (
+        "add 16 + 16",
+        {
+            "executable, NDArray": lambda: executable.run(na, nb),
+            "executable, NumPy": lambda: executable.run(a, b),
+            "Graph.run": lambda: graph.run({x: a, y: b}, z),
+        },
+    )
+
+
+def numpy_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:
+    a, b = np.arange(16, dtype=np.float32), np.ones(16, np.float32)
+    yield "add 16 + 16", {"numpy": lambda: a + b}
+
+
+def torch_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:
+    import torch
+
+    a, b = torch.arange(16.0), torch.ones(16)
+    yield "add 16 + 16", {"torch": lambda: a + b}
+
+
+def main() -> None:
+    common.compare("overhead", [topstitch_rows, numpy_rows, torch_rows])
     print(f"{'compile, 5 operations':>24}: {statistics.median(five_operations(k) for k in range(9)):.1f} ms")
     milliseconds, kernels = digits()
     print(f"{'compile, digits training':>24}: {milliseconds:.1f} ms ({kernels} kernels, none cached)")
-    table.finish()
 
 
 if __name__ == "__main__":

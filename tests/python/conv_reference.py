@@ -35,8 +35,11 @@ def taps(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], 
          ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:  # fmt: skip
     """Each tap, and what the windows read of the padded data with it."""
     for tap in itertools.product(*map(range, kernel)):
-        yield tap, tuple(
-            slice(k * d, k * d + (o - 1) * s + 1, s) for k, s, d, o in zip(tap, stride, dilation, out, strict=True)
+        yield (
+            tap,
+            tuple(
+                slice(k * d, k * d + (o - 1) * s + 1, s) for k, s, d, o in zip(tap, stride, dilation, out, strict=True)
+            ),
         )
 
 
@@ -68,7 +71,9 @@ def data_gradient(gradient: np.ndarray, w: np.ndarray, extents: Sequence[int], s
         for g in range(groups):
             weights = w[(slice(g * outputs, (g + 1) * outputs), slice(None), *tap)]
             part = gradient[:, g * outputs : (g + 1) * outputs]
-            x[(slice(None), slice(g * inputs, (g + 1) * inputs), *region)] += np.einsum("no...,oc->nc...", part, weights)
+            x[(slice(None), slice(g * inputs, (g + 1) * inputs), *region)] += np.einsum(
+                "no...,oc->nc...", part, weights
+            )
     cut = tuple(slice(p[0], p[0] + n) for n, p in zip(extents, padding, strict=True))
     return x[(slice(None), slice(None), *cut)]
 

@@ -396,3 +396,8 @@ CASES: dict[str, list[Case]] = {
                Case(np.matmul, ((6,), (6, 5)), dtypes=REALS, tolerance=32), Case(np.matmul, ((4, 6), (6,)), dtypes=REALS, tolerance=32),
                Case(np.matmul, ((6,), (6,)), dtypes=REALS, tolerance=32)],
 }  # fmt: skip
+
+# Rows that build on this file.
+import conv_cases  # noqa: E402
+
+CASES |= conv_cases.ROWS

@@ -168,3 +168,269 @@ def test_dtypes(dtype: str, seed: int) -> None:
     problem = random_problem(rng, 2, large=True)
     problem.dtype = dtype
     check(problem, seed)
+
+
+LARGE = {
+    "many blocks": Problem(2, 70, 40, (9, 9), (3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)]),
+    "deep": Problem(1, 300, 17, (7, 7), (3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)]),
+    "one channel": Problem(3, 1, 32, (28, 28), (5, 5), (1, 1), (1, 1), [(2, 2), (2, 2)]),
+    "one output": Problem(3, 32, 1, (28, 28), (5, 5), (1, 1), (1, 1), [(2, 2), (2, 2)]),
+    "strided": Problem(4, 16, 24, (14, 14), (5, 5), (2, 2), (1, 1), [(2, 2), (2, 2)]),
+    "odd strided": Problem(4, 16, 24, (15, 13), (5, 4), (2, 3), (1, 1), [(2, 1), (0, 3)]),
+    "pointwise": Problem(2, 48, 70, (20, 20), (1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)]),
+    "strided pointwise": Problem(2, 48, 70, (21, 20), (1, 1), (2, 2), (1, 1), [(0, 0), (0, 0)]),
+    "wide": Problem(1, 3, 8, (4, 300), (3, 7), (1, 1), (1, 2), [(1, 1), (6, 6)]),
+    "volume": Problem(2, 9, 20, (6, 7, 8), (3, 3, 3), (1, 2, 1), (1, 1, 1), [(1, 1), (1, 1), (0, 1)]),
+    "signal": Problem(2, 24, 40, (400,), (9,), (1,), (2,), [(8, 8)]),
+    "depthwise": Problem(2, 40, 40, (17, 18), (3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], groups=40),
+    "window larger than the data": Problem(2, 8, 16, (2, 3), (5, 5), (1, 1), (1, 1), [(3, 3), (2, 2)]),
+}
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("name", LARGE)
+def test_tiles(name: str, last: bool) -> None:
+    """Sizes that the tiled kernels take, around their panels and blocks."""
+    problem = LARGE[name]
+    check(Problem(**{**problem.__dict__, "data_last": last, "weights_last": last}), seed=len(name))
+
+
+# --- Known failures of others, and their kind (numbers of public issues).
+
+
+def run_conv(x: np.ndarray, w: np.ndarray, axes: int = 2, **attributes: Any) -> np.ndarray:
+    graph = ts.Graph()
+    tx, tw = graph.placeholder(x.shape, str(x.dtype)), graph.placeholder(w.shape, str(w.dtype))
+    (y,) = graph.run({tx: x, tw: w}, [getattr(ts, f"conv{axes}d")(tx, tw, **attributes)])
+    return np.asarray(y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_weights_that_are_not_contiguous(dtype: str) -> None:
+    """118115, 192212: weights and data cut out of larger arrays."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((24, 16, 5, 3, 3)).astype(dtype)
+    data = rng.standard_normal((2, 40, 20, 32)).astype(dtype)
+    for k in (0, 3):
+        w, x = weights[:, :, k], data[:, 39:7:-2, ::2, ::-1]
+        expected = reference.conv(x.astype(float), w.astype(float), (1, 1), (1, 1), [(1, 1), (1, 1)])
+        bound = reference.conv(np.abs(x.astype(float)), np.abs(w.astype(float)), (1, 1), (1, 1), [(1, 1), (1, 1)])
+        assert_close(run_conv(x, w, padding=1), expected, bound, 144, f"view {k}")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_depthwise_with_a_tall_kernel(batch: int) -> None:
+    """188335: as many groups as channels, a kernel of (256, 1)."""
+    check(Problem(batch, 8, 8, (300, 5), (256, 1), (1, 1), (1, 1), [(0, 0), (0, 0)], groups=8), batch)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_transposed_volumes(stride: int, dtype: str) -> None:
+    """130256, 154615, 160739: three spatial axes, in all floating types; with output_padding and groups."""
+    rng = np.random.default_rng(stride)
+    x = rng.standard_normal((2, 6, 3, 4, 2)).astype(dtype)
+    w = rng.standard_normal((6, 5, 3, 2, 3)).astype(dtype)
+    for more in range(stride):
+        graph = ts.Graph()
+        tx, tw = graph.placeholder(x.shape, dtype), graph.placeholder(w.shape, dtype)
+        y = ts.conv_transpose3d(tx, tw, stride=stride, padding=[1, 0, 1], output_padding=more, groups=2)
+        extents = [(n - 1) * stride + k - 2 * p + more for n, k, p in zip((3, 4, 2), (3, 2, 3), (1, 0, 1), strict=True)]
+        assert tuple(y.shape) == (2, 10, *extents)
+        (got,) = graph.run({tx: x, tw: w}, [y])
+        geometry = [stride] * 3, [1] * 3, [(1, 1), (0, 0), (1, 1)], 2
+        expected = reference.data_gradient(x.astype(float), w.astype(float), extents, *geometry)
+        bound = reference.data_gradient(np.abs(x.astype(float)), np.abs(w.astype(float)), extents, *geometry)
+        assert_close(got, expected, bound, 54, f"output_padding {more}")
+
+
+def test_transposed_depthwise_with_more_output_padding_than_padding() -> None:
+    """169236: the padding that follows from it is negative at the end."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 4, 5, 5)).astype("f"), rng.standard_normal((4, 1, 3, 3)).astype("f")
+    graph = ts.Graph()
+    tx, tw = graph.placeholder(x.shape), graph.placeholder(w.shape)
+    y = ts.conv_transpose2d(tx, tw, stride=3, padding=0, output_padding=2, groups=4)
+    (got,) = graph.run({tx: x, tw: w}, [y])
+    expected = reference.data_gradient(x.astype(float), w.astype(float), (17, 17), (3, 3), (1, 1), [(0, 0)] * 2, 4)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 4), (2, 0, 4), (2, 3, 0)], ids=["batch", "channels", "outputs"])
+def test_empty(sizes: tuple[int, int, int]) -> None:
+    """Without a batch, channels or outputs there are no results, or sums of nothing."""
+    batch, channels, outputs = sizes
+    x, w = np.ones((batch, channels, 6, 6), np.float32), np.ones((outputs, channels, 3, 3), np.float32)
+    y = run_conv(x, w, padding=1)
+    assert y.shape == (batch, outputs, 6, 6)
+    assert not y.any()
+    graph = ts.Graph()
+    tx, tw, tg = (graph.placeholder(a.shape) for a in (x, w, y))
+    gradients = [ts.conv2d_data_gradient(tg, tw, tx, padding=1), ts.conv2d_weights_gradient(tg, tx, tw, padding=1)]
+    dx, dw = graph.run({tx: x, tw: w, tg: y}, gradients)
+    assert (np.asarray(dx).shape, np.asarray(dw).shape) == (x.shape, w.shape)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_nan_stays_where_it_is_read(stride: int, dilation: int) -> None:
+    """A window that does not read a NaN is not touched by it, in the result and in the gradient."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 8, 16, 16)).astype("f"), rng.standard_normal((12, 8, 4, 4)).astype("f")
+    options: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": 3}
+    geometry = (stride, stride), (dilation, dilation), [(3, 3), (3, 3)]
+    clean = run_conv(x, w, **options)
+    x[1, 3, 5, 6] = np.nan
+    marked = reference.conv(np.isnan(x).astype(float), np.ones_like(w, float), *geometry) > 0
+    got = run_conv(x, w, **options)
+    np.testing.assert_array_equal(np.isnan(got), marked)
+    np.testing.assert_array_equal(got[~marked], clean[~marked])
+
+    gradient = rng.standard_normal(clean.shape).astype("f")
+    gradient[0, 2, 1, 2] = np.inf
+    graph = ts.Graph()
+    tg, tw, tx = (graph.placeholder(a.shape) for a in (gradient, w, x))
+    (dx,) = graph.run({tg: gradient, tw: w, tx: x}, [ts.conv2d_data_gradient(tg, tw, tx, **options)])
+    marked = reference.data_gradient(
+        (~np.isfinite(gradient)).astype(float), np.ones_like(w, float), (16, 16), *geometry
+    )
+    np.testing.assert_array_equal(~np.isfinite(dx), marked > 0)
+
+
+# --- In a graph.
+
+
+def layer(graph: ts.Graph, batch: Any, extent: Any) -> tuple[list[Any], Any]:
+    x, w = graph.placeholder((batch, 3, extent, 12)), graph.placeholder((8, 3, 3, 3))
+    b = graph.placeholder((8, 1, 1))
+    return [x, w, b], ts.relu(ts.conv2d(x, w, padding=1) + b)
+
+
+def arrays_of(batch: int, extent: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(batch)
+    shapes = ((batch, 3, extent, 12), (8, 3, 3, 3), (8, 1, 1))
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+@pytest.mark.parametrize("dynamic", [(-1, 12), (-1, -1), ("n", "h")], ids=str)
+def test_dims_that_are_known_at_run_time_only(dynamic: tuple[Any, Any]) -> None:
+    """One executable for all batch sizes and heights; gradients too."""
+    graph = ts.Graph()
+    placeholders, y = layer(graph, *dynamic)
+    gradients = ts.gradients(ts.sum(y * y), placeholders)
+    targets = [y, *(gradients[p] for p in placeholders)]
+    executable = graph.compile(placeholders, targets)
+    for batch, extent in ((1, 12), (5, 12), (16, 12), (3, 12 if dynamic[1] == 12 else 7)):
+        arrays = arrays_of(batch, extent)
+        got = executable.run(*arrays)
+        x, w, b = (a.astype(float) for a in arrays)
+        geometry = (1, 1), (1, 1), [(1, 1), (1, 1)]
+        z = reference.conv(x, w, *geometry) + b
+        y_expected = np.maximum(z, 0)
+        g = 2 * y_expected
+        expected = [y_expected, reference.data_gradient(g, w, x.shape[2:], *geometry),
+                    reference.weights_gradient(x, g, (3, 3), *geometry), g.sum((0, 2, 3)).reshape(8, 1, 1)]  # fmt: skip
+        for have, want in zip(got, expected, strict=True):
+            np.testing.assert_allclose(have, want, rtol=2e-4, atol=2e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["NCHW", "NHWC"])
+def test_a_layer_is_one_region(last: bool) -> None:
+    """Bias, activation and residual are finished with the sums; the data's own expression is read once."""
+    rng = np.random.default_rng(0)
+    x, w, b, r = (rng.standard_normal(s).astype("f") for s in ((4, 16, 14, 14), (32, 16, 3, 3), 32, (4, 32, 14, 14)))
+    z = reference.conv(np.maximum(x.astype(float), 0), w.astype(float), (1, 1), (1, 1), [(1, 1), (1, 1)])
+    expected = np.maximum(z + b[:, None, None], 0) + r
+    if last:
+        x, r, expected = (np.ascontiguousarray(np.moveaxis(a, 1, -1)) for a in (x, r, expected))
+        w = np.ascontiguousarray(w.transpose(2, 3, 1, 0))
+    else:
+        b = b[:, None, None]
+    layouts = {"data_layout": "NHWC", "weights_layout": "HWIO"} if last else {}
+    graph = ts.Graph()
+    tx, tw, tb, tr = (graph.placeholder(a.shape) for a in (x, w, b, r))
+    y = ts.relu(ts.conv2d(ts.relu(tx), tw, padding="same", **layouts) + tb) + tr
+    executable = graph.compile([tx, tw, tb, tr], y)
+    np.testing.assert_allclose(executable.run(x, w, b, r), expected, rtol=1e-4, atol=1e-4)
+    report = str(executable.report())
+    assert report.count("stitched:") == 1, report
+    assert "windows in" in report
+
+
+def test_it_does_not_depend_on_the_number_of_threads() -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder((8, 16, 14, 14)), graph.placeholder((24, 16, 5, 5))
+    y = ts.conv2d(x, w, padding=2)
+    dw = ts.gradients(ts.sum(y * y), [w])[w]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(tuple(t.shape)).astype(np.float32) for t in (x, w)]
+    executable = graph.compile([x, w], [y, dw])
+    first = executable.run(*arrays)
+    for _ in range(5):
+        for a, b in zip(executable.run(*arrays), first, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# --- Errors.
+
+X, W = (2, 6, 9, 9), (8, 6, 3, 3)
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "zero stride": ({"stride": 0}, "stride is 0; it must be at least 1"),
+    "negative dilation": ({"dilation": [1, -1]}, "dilation is -1"),
+    "three strides": ({"stride": [1, 1, 1]}, "stride has 3 numbers"),
+    "three paddings": ({"padding": [1, 1, 1]}, "padding has 3 numbers"),
+    "negative padding": ({"padding": -1}, "padding has -1"),
+    "unknown padding": ({"padding": "sane"}, "did you mean 'same'"),
+    "no groups": ({"groups": 0}, "groups is 0"),
+    "groups that do not divide": ({"groups": 4}, "6 channels, which 4 groups do not divide"),
+    "groups without their weights": ({"groups": 2}, "check data_layout, weights_layout and groups"),
+    "the other layout": ({"data_layout": "NHWC"}, "check data_layout"),
+    "unknown layout": ({"data_layout": "CHWN"}, "allowed are"),
+    "window too large": ({"dilation": 5}, "spans 11 positions along spatial axis 0, but the input has 9"),
+    "huge stride": ({"stride": 2**40}, "at most"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder(X), graph.placeholder(W)
+    attributes, message = ERRORS[name]
+    with pytest.raises(ValueError, match=message):
+        ts.conv2d(x, w, **attributes)
+
+
+def test_errors_of_shapes_and_dtypes() -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder(X), graph.placeholder(W)
+    with pytest.raises(ValueError, match='the layout "NCHW" needs 4 axes'):
+        ts.conv2d(graph.placeholder((6, 9, 9)), w)
+    with pytest.raises(ValueError, match='the layout "OIW" needs 3 axes'):
+        ts.conv1d(graph.placeholder((2, 6, 9)), w)
+    with pytest.raises(TypeError, match="float64"):
+        ts.conv2d(x, graph.placeholder(W, "float64"))
+    with pytest.raises(TypeError, match="bool"):
+        ts.conv2d(graph.placeholder(X, "bool"), graph.placeholder(W, "bool"))
+    with pytest.raises(ValueError, match=r"gradient.*has shape"):
+        ts.conv2d_data_gradient(graph.placeholder((2, 8, 5, 5)), w, x)
+    with pytest.raises(ValueError, match="must be below the stride, 2"):
+        ts.conv_transpose2d(graph.placeholder((2, 8, 7, 7)), w, stride=2, output_padding=2)
+    with pytest.raises(ValueError, match=r"output_shape .* has 8 windows"):
+        ts.conv_transpose2d(graph.placeholder((2, 8, 7, 7)), w, stride=2, output_shape=(17, 15))
+    with pytest.raises(ValueError, match="6 channels, but the weights are for 8"):
+        ts.conv_transpose2d(x, w)
+    with pytest.raises(ValueError, match="use less padding"):
+        ts.conv_transpose2d(graph.placeholder((2, 8, 1, 1)), w, padding=4)
+    with pytest.raises(ValueError, match="they must be equal"):
+        ts.depthwise_conv2d(x, graph.placeholder((1, 5, 3, 3)))
+
+
+def test_a_window_that_turns_out_too_large() -> None:
+    """The height is known at run time only."""
+    graph = ts.Graph()
+    x, w = graph.placeholder((1, 1, -1, 9)), graph.placeholder((1, 1, 5, 5))
+    y = ts.conv2d(x, w)
+    (got,) = graph.run({x: np.ones((1, 1, 5, 9), np.float32), w: np.ones((1, 1, 5, 5), np.float32)}, [y])
+    assert np.asarray(got).shape == (1, 1, 1, 5)
+    with pytest.raises(ValueError, match="window"):
+        graph.run({x: np.ones((1, 1, 3, 9), np.float32), w: np.ones((1, 1, 5, 5), np.float32)}, [y])
