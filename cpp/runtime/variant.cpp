@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <set>
 
 #include "passes/passes.h"
 
@@ -81,6 +82,11 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
         plan_ = stitch::make_plan(program_, stitch_options, machine);
     }
     program_.assumptions = assumed;
+    find_extents();
+    for (const auto& [name, value] : request.hints) symbol_names_.push_back(name);
+    std::vector<std::int64_t> symbols;
+    for (const auto& [name, value] : request.hints) symbols.push_back(value);
+    if (!accepts(symbols)) throw NeedsExactSizes("[compile] an extent is negative for these sizes");
     report_.stitch_milliseconds = milliseconds_since(start);
 
     Device::Compiled compiled = device.compile(plan_.kernels);
@@ -90,7 +96,6 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
     device_ = &device;
     max_threads_ = options.threads;
 
-    for (const auto& [name, value] : request.hints) symbol_names_.push_back(name);
     for (const stitch::PlanStep& step : plan_.steps) {
         Step made;
         made.kernel = kernels_[static_cast<std::size_t>(step.kernel)].get();
@@ -112,8 +117,6 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
     });
 
     Context context;
-    std::vector<std::int64_t> symbols;
-    for (const auto& [name, value] : request.hints) symbols.push_back(value);
     prepare(context, symbols);
     for (const stitch::RegionReport& region : plan_.regions) {
         Report::Region entry;
@@ -149,9 +152,26 @@ std::int64_t Variant::evaluate(const Dim& dim, std::span<const std::int64_t> sym
 }
 
 bool Variant::accepts(std::span<const std::int64_t> symbols) const {
-    return std::all_of(program_.assumptions.begin(), program_.assumptions.end(), [&](const DimEquality& equality) {
-        return evaluate(equality.a, symbols) == evaluate(equality.b, symbols);
-    });
+    return std::all_of(program_.assumptions.begin(), program_.assumptions.end(),
+                       [&](const DimEquality& equality) {
+                           return evaluate(equality.a, symbols) == evaluate(equality.b, symbols);
+                       }) &&
+           std::all_of(extents_.begin(), extents_.end(),
+                       [&](const Dim& extent) { return evaluate(extent, symbols) >= 0; });
+}
+
+// A window that is larger than its axis gives a negative number of windows: the sizes are refused by the operation,
+// then, when they are compiled as numbers.
+void Variant::find_extents() {
+    std::set<std::string> seen;
+    for (const OpNode& node : program_.graph->ops) {
+        for (const TensorType& type : node.outputs) {
+            for (const Dim& dim : type.shape.dims()) {
+                if (provably_nonnegative(dim) || !seen.insert(dim.str()).second) continue;
+                extents_.push_back(dim);
+            }
+        }
+    }
 }
 
 void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) const {

@@ -57,6 +57,7 @@ private:
     };
 
     int dim_slot(const Dim& dim);
+    void find_extents();
     // The number that `dim` is for these values of the symbols.
     std::int64_t evaluate(const Dim& dim, std::span<const std::int64_t> symbols) const;
     std::unique_ptr<Context> take_context() const;
@@ -67,7 +68,8 @@ private:
     stitch::Plan plan_;
     std::vector<std::shared_ptr<const DeviceKernel>> kernels_;
     std::vector<std::string> symbol_names_;
-    std::vector<Dim> dims_;  // each distinct Dim that runs need
+    std::vector<Dim> extents_;  // of tensors of the program, which must not turn out negative
+    std::vector<Dim> dims_;     // each distinct Dim that runs need
     std::map<std::string, int> dim_slots_;
     std::vector<Step> steps_;
     std::vector<int> buffer_elements_;           // positions in dims_
