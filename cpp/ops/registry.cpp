@@ -36,6 +36,8 @@ std::vector<OpDef> collect() {
     add(ops::padding_ops());
     add(ops::indexing_ops());
     add(ops::contraction_ops());
+    add(ops::window_ops());
+    add(ops::pooling_ops());
     return all;
 }
 

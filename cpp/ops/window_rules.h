@@ -16,7 +16,8 @@ struct WindowAxis {
     Dim kernel = 1;
     std::int64_t stride = 1;
     std::int64_t dilation = 1;
-    Dim before = 0;
+    Dim before = 0, after = 0;  // the padding
+    bool beyond = false;        // the last windows may reach beyond the padding
 
     // From the first tap to the last, both included.
     Dim span() const { return (kernel - 1) * Dim(dilation) + 1; }
@@ -25,13 +26,19 @@ struct WindowAxis {
     }
 };
 
-// The attributes `stride`, `dilation` and `padding`.
-std::vector<AttrDef> window_attributes();
+// The predicate that a position which a window reads lies inside of the input; no_value where all of them do.
+loopir::ValueId inside(loopir::Builder& b, const WindowAxis& axis, const Index& position);
+
+// The attributes `stride`, `dilation` and `padding`. Where windows lie side by side unless told otherwise, a stride of
+// none means the kernel.
+enum class DefaultStride { one, kernel };
+std::vector<AttrDef> window_attributes(DefaultStride stride = DefaultStride::one);
 // The values of an attribute that has one number for all `axes` spatial axes or one for each, none below `lowest`.
 std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view attribute, int axes,
                                            std::int64_t lowest);
 // From the attributes; `ceil` rounds the number of windows up instead of down, as long as a window begins inside the
-// input or the padding before it. Fails when a window is larger than the padded axis.
+// input or the padding before it. Fails when a window is larger than the padded axis; when that turns out at run time
+// only, there are no windows.
 std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& input, const std::vector<Dim>& kernel,
                                     bool ceil = false);
 // Of the axes that a larger operation prepared: "same" with `axes` spatial axes.

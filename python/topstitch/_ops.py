@@ -20,8 +20,8 @@ def _python_name(attribute: str) -> str:
 
 
 def _convert(op: str, name: str, kind: str, value: Any) -> Any:
-    """Let a single integer stand for a list of one."""
-    if kind != "integers" or isinstance(value, (list, tuple)):
+    """Let a single integer stand for a list of one. Text names a rule ("same")."""
+    if kind != "integers" or isinstance(value, (list, tuple, str)):
         return value
     if hasattr(value, "__index__"):
         return [value]
