@@ -29,7 +29,8 @@ std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one
 std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax
 std::vector<OpDef> loss_ops();                 // loss.cpp
 std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul
-std::vector<OpDef> window_ops();               // window.cpp: sums, maxima and positions in windows, and adjoints
+std::vector<OpDef> window_ops();               // window.cpp: sums, maxima and counts of windows
+std::vector<OpDef> window_tap_ops();           // window_taps.cpp: which element of a window is the largest
 std::vector<OpDef> pooling_ops();              // pooling.cpp: max_pool2d, avg_pool2d, l2_pool2d, ...
 std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam
 

@@ -2,7 +2,7 @@
 // Composites over the primitives of window.cpp, which know the spatial axes last: layouts are transpositions.
 #include "ops/expr.h"
 #include "ops/families.h"
-#include "ops/window_rules.h"
+#include "ops/window_op.h"
 
 namespace topstitch::ops {
 
@@ -38,31 +38,11 @@ NamedAttributes windows(const OpView& v, int axes, NamedAttributes more = {}) {
 
 Shape pooled_shape(const OpView& v, int axes) {
     const Shape& shape = v.in_shape(0);
-    std::vector<Dim> extents(static_cast<std::size_t>(axes), Dim::unknown());
-    Shape canonical = shape;
-    if (shape.has_rank()) {
-        if (has_layout(axes)) {
-            const std::string& layout = v.string("data_layout");
-            require_layout(v, 0, layout);
-            canonical = arranged(shape, layout, canonical_layout(axes));
-        } else if (shape.rank() < axes) {
-            v.fail(concat("input `x` has shape ", shape.str(), ", but the window needs ", axes,
-                          " axes; use expand_dims or reshape"));
-        }
-        for (int k = 0; k < axes; ++k) {
-            extents[static_cast<std::size_t>(k)] = canonical[canonical.rank() - axes + k];
-        }
-    }
-    std::vector<Dim> kernel;
-    for (const std::int64_t length : numbers_for_axes(v, "kernel", axes, 1)) kernel.emplace_back(length);
-    const std::vector<WindowAxis> window = window_axes(v, extents, kernel, v.flag("ceil_mode"));
-    if (!shape.has_rank()) return shape;
-    std::vector<Dim> dims = canonical.dims();
-    for (int k = 0; k < axes; ++k) {
-        dims[dims.size() - static_cast<std::size_t>(axes - k)] = window[static_cast<std::size_t>(k)].output;
-    }
-    Shape result(std::move(dims));
-    return has_layout(axes) ? arranged(result, canonical_layout(axes), v.string("data_layout")) : result;
+    if (!has_layout(axes) || !shape.has_rank()) return shape_of_windows(shape, axes_of(v, shape, axes));
+    const std::string& layout = v.string("data_layout");
+    require_layout(v, 0, layout);
+    const Shape canonical = arranged(shape, layout, canonical_layout(axes));
+    return arranged(shape_of_windows(canonical, axes_of(v, canonical, axes)), canonical_layout(axes), layout);
 }
 
 OpDef pool_op(std::string name, std::string doc, int axes) {

@@ -37,6 +37,7 @@ std::vector<OpDef> collect() {
     add(ops::indexing_ops());
     add(ops::contraction_ops());
     add(ops::window_ops());
+    add(ops::window_tap_ops());
     add(ops::pooling_ops());
     return all;
 }

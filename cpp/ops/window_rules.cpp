@@ -122,9 +122,10 @@ std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& 
         if (axis.span().is_known() && axis.span().value() < 1)
             view.fail(concat("the window has ", kernel[k].str(), " elements along spatial axis ", k, "; it needs 1"));
         if (free.is_known() && free.value() < 0) {
+            const Dim padded = input[k] + around.before + around.after;
             view.fail(concat("the window spans ", axis.span().str(), " positions along spatial axis ", k, ", but the ",
-                             "input has ", input[k].str(), ", with padding ",
-                             (input[k] + around.before + around.after).str(),
+                             "input has ", input[k].str(),
+                             padded == input[k] ? "" : concat(", with padding ", padded.str()),
                              "; use a smaller window or dilation, or more padding"));
         }
         if (style != nullptr && *style != "valid") {

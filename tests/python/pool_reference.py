@@ -141,7 +141,8 @@ class Pool:
                 best = np.array(positions)[window.argmax(1)]
                 np.add.at(result, (np.arange(len(rows)), best), slope)
             elif kind == "avg":
-                np.add.at(result, (slice(None), positions), slope[:, None] / (padded if include_padding else len(positions)))
+                count = padded if include_padding else len(positions)
+                np.add.at(result, (slice(None), positions), slope[:, None] / count)
             else:
                 norm = np.sqrt((window**2).sum(1, keepdims=True))
                 np.add.at(result, (slice(None), positions), slope[:, None] * window / np.where(norm == 0, 1, norm))
@@ -155,13 +156,15 @@ def pairs(numbers: Any) -> list[tuple[int, int]]:
 def pooled(kind: str, axes: int, **options: Any) -> Any:
     """A function of an array in the layout "NCHW" or the like, for the rows of op_cases.py."""
     include = {"include_padding": options.pop("include_padding")} if "include_padding" in options else {}
-    last = options.pop("data_layout", "NC").endswith("C")
+    last = options.pop("data_layout", "").endswith("C")
 
     def reference(x: np.ndarray) -> Any:
         x = np.moveaxis(x, -1, 1) if last else x
         pool = Pool(x.shape, axes, **options)
-        results = {"max": lambda: pool.maximum(x), "avg": lambda: pool.average(x, **include), "l2": lambda: pool.norm(x)}
-        result = results[kind]()
+        if kind == "max":
+            result: Any = pool.maximum(x)
+        else:
+            result = pool.average(x, **include) if kind == "avg" else pool.norm(x)
         result = result if isinstance(result, tuple) else (result,)
         result = tuple(np.moveaxis(y, 1, -1) for y in result) if last else result
         return result if kind == "max" else result[0]

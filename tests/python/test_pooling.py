@@ -99,7 +99,7 @@ def reference(kind: str, pool: Pool, x: np.ndarray, include: bool) -> np.ndarray
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-@seeds(40)
+@seeds(16)
 def test_values_and_gradients(kind: str, axes: int, seed: int) -> None:
     rng = np.random.default_rng([seed, axes, KINDS.index(kind)])
     shape, options = random_case(rng, axes)
@@ -127,7 +127,7 @@ def test_values_and_gradients(kind: str, axes: int, seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint8", "int32", "int64", "uint16"])
 @pytest.mark.parametrize("axes", [1, 2, 3])
-@seeds(12)
+@seeds(4)
 def test_indices(axes: int, dtype: str, seed: int) -> None:
     """With NaN, with ties, and with the lowest values, which are equal to what padding counts as."""
     rng = np.random.default_rng([seed, axes])
@@ -150,7 +150,7 @@ def test_indices(axes: int, dtype: str, seed: int) -> None:
             assert (values[~inside] == lowest).all()
 
 
-@seeds(30)
+@seeds(12)
 def test_gradient_of_ties_and_nan(seed: int) -> None:
     """The first of equal elements gets all of it, also where that is -infinity beside padding."""
     rng = np.random.default_rng(seed)
@@ -160,13 +160,13 @@ def test_gradient_of_ties_and_nan(seed: int) -> None:
     weights = rng.uniform(0.5, 1.5, pool.out_shape)
     for op in ("max_pool2d", "max_pool2d_with_indices"):
         built = Built(op, x, 2, options)
-        gradient = ts.gradients(built.outputs[0], [built.feed], seed=weights)[built.feed]
+        gradient = ts.gradients(ts.sum(built.outputs[0] * weights), [built.feed])[built.feed]
         (slope,) = built.run([gradient])
         np.testing.assert_allclose(slope, pool.gradient("max", x, weights), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@seeds(12)
+@seeds(6)
 def test_second_derivatives(kind: str, seed: int) -> None:
     """Of sum(pool(x)**3), along a direction, against differences of the first ones."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
@@ -195,7 +195,7 @@ def test_second_derivatives(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@seeds(4)
+@seeds(3)
 def test_four_axes(kind: str, seed: int) -> None:
     """Windows over the last four axes of tensors of any rank."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
@@ -318,7 +318,7 @@ def test_errors_about_the_input() -> None:
     x = graph.placeholder((3, 4))
     with pytest.raises(ts.UserError, match=r'has shape \(3, 4\), but the layout "NCHW" needs 4 axes'):
         ts.max_pool2d(x, 2)
-    with pytest.raises(ts.UserError, match="the window needs 4 axes"):
+    with pytest.raises(ts.UserError, match="has 2 axes, but the window needs 4"):
         ts.max_pool4d(x, 2)
     integers = graph.placeholder((1, 1, 4), dtype="int32")
     for op in (ts.avg_pool1d, ts.l2_pool1d):
@@ -331,9 +331,15 @@ def test_errors_about_the_input() -> None:
 
 
 def test_window_that_turns_out_too_large() -> None:
+    """There is no window, then. Where the extent is known, it is an error; and 1 is always known."""
     graph = ts.Graph()
     x = graph.placeholder((1, 1, -1))
     y = ts.avg_pool1d(x, 3, stride=1)
-    assert graph.run({x: np.zeros((1, 1, 4), np.float32)}, y).shape == (1, 1, 2)
-    with pytest.raises(ts.UserError, match="the window spans 3 positions"):
-        graph.run({x: np.zeros((1, 1, 2), np.float32)}, y)
+    gradient = ts.gradients(ts.sum(y), [x])[x]
+    for extent, windows in ((4, 2), (2, 0), (5, 3)):
+        fed = np.ones((1, 1, extent), np.float32)
+        value, slope = graph.run({x: fed}, [y, gradient])
+        assert value.shape == (1, 1, windows)
+        assert np.asarray(slope).sum() == windows
+    with pytest.raises(ts.UserError, match="spans 3 positions along spatial axis 0, but the input has 1; use"):
+        graph.run({x: np.ones((1, 1, 1), np.float32)}, y)
