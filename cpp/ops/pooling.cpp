@@ -1,5 +1,5 @@
 // Pooling: the maximum, the average or the Euclidean norm of sliding windows, along one to four axes.
-// Composites over the primitives of window.cpp, which know the spatial axes last: layouts are transpositions.
+// Composites over the primitives of window.cpp and window_taps.cpp.
 #include "ops/expr.h"
 #include "ops/families.h"
 #include "ops/window_op.h"
@@ -15,16 +15,9 @@ bool has_layout(int axes) {
     return axes <= 3;
 }
 
-std::string canonical_layout(int axes) {
-    return has_layout(axes) ? channels_first(axes) : "";
-}
-
-Tensor spatial_last(const OpView& v, const Tensor& x, int axes) {
-    return has_layout(axes) ? arranged(x, v.string("data_layout"), canonical_layout(axes)) : x;
-}
-
-Tensor as_given(const OpView& v, const Tensor& y, int axes) {
-    return has_layout(axes) ? arranged(y, canonical_layout(axes), v.string("data_layout")) : y;
+// How many axes follow the spatial ones: the channels, when they are last.
+int trailing_axes(const OpView& v, int axes) {
+    return has_layout(axes) && v.string("data_layout") == channels_last(axes) ? 1 : 0;
 }
 
 // The attributes that the primitives take.
@@ -32,17 +25,15 @@ NamedAttributes windows(const OpView& v, int axes, NamedAttributes more = {}) {
     NamedAttributes attributes = same_window(v);
     attributes.emplace_back("kernel", numbers_for_axes(v, "kernel", axes, 1));
     attributes.emplace_back("ceil_mode", v.attribute("ceil_mode"));
+    attributes.emplace_back("trailing", std::int64_t{trailing_axes(v, axes)});
     for (auto& attribute : more) attributes.push_back(std::move(attribute));
     return attributes;
 }
 
 Shape pooled_shape(const OpView& v, int axes) {
+    if (has_layout(axes)) require_layout(v, 0, v.string("data_layout"));
     const Shape& shape = v.in_shape(0);
-    if (!has_layout(axes) || !shape.has_rank()) return shape_of_windows(shape, axes_of(v, shape, axes));
-    const std::string& layout = v.string("data_layout");
-    require_layout(v, 0, layout);
-    const Shape canonical = arranged(shape, layout, canonical_layout(axes));
-    return arranged(shape_of_windows(canonical, axes_of(v, canonical, axes)), canonical_layout(axes), layout);
+    return shape_of_windows(shape, axes_of(v, shape, axes, trailing_axes(v, axes)));
 }
 
 OpDef pool_op(std::string name, std::string doc, int axes) {
@@ -94,10 +85,8 @@ OpDef max_pool(int axes) {
         require(v, 0, reals);
         return std::vector{TensorType{v.input(0).dtype, pooled_shape(v, axes)}};
     };
-    def.body = CompositeBody{[axes](CompositeContext& c) {
-        const Tensor x = spatial_last(c.op, c.input(0), axes);
-        return std::vector{as_given(c.op, apply("window_max", {x}, windows(c.op, axes)), axes)};
-    }};
+    def.body = CompositeBody{
+        [axes](CompositeContext& c) { return std::vector{apply("window_max", {c.input(0)}, windows(c.op, axes))}; }};
     def.mpsgraph = mpsgraph_names(axes, "max");
     if (has_layout(axes)) def.onnx = "MaxPool";
     return def;
@@ -126,14 +115,14 @@ OpDef max_pool_with_indices(int axes) {
         return std::vector{TensorType{v.input(0).dtype, shape}, TensorType{index, shape}};
     };
     def.body = CompositeBody{[axes](CompositeContext& c) {
-        const Tensor x = spatial_last(c.op, c.input(0), axes);
+        const Tensor& x = c.input(0);
         const Tensor y = apply("window_max", {x}, windows(c.op, axes));
         const Tensor taps = apply("window_argmax", {x}, windows(c.op, axes));
         const Tensor indices =
             apply("window_position", {taps, x},
                   windows(c.op, axes,
                           {{"index_mode", c.op.attribute("index_mode")}, {"dtype", c.op.attribute("index_dtype")}}));
-        return std::vector{as_given(c.op, y, axes), as_given(c.op, indices, axes)};
+        return std::vector{y, indices};
     }};
     def.mpsgraph = mpsgraph_names(axes, "max", "ReturnIndices");
     if (has_layout(axes)) def.onnx = "MaxPool";
@@ -154,12 +143,12 @@ OpDef avg_pool(int axes) {
         return std::vector{TensorType{v.input(0).dtype, pooled_shape(v, axes)}};
     };
     def.body = CompositeBody{[axes](CompositeContext& c) {
-        const Tensor x = widened(spatial_last(c.op, c.input(0), axes));
+        const Tensor x = widened(c.input(0));
         const Tensor total = apply("window_sum", {x}, windows(c.op, axes));
         const Tensor count =
             apply("window_count", {x},
                   windows(c.op, axes, {{"include_padding", c.op.attribute("include_padding")}, {"dtype", x.dtype()}}));
-        return std::vector{as_given(c.op, narrowed(total / count, c.input(0).dtype()), axes)};
+        return std::vector{narrowed(total / count, c.input(0).dtype())};
     }};
     def.mpsgraph = mpsgraph_names(axes, "avg");
     if (has_layout(axes)) def.onnx = "AveragePool";
@@ -177,13 +166,13 @@ OpDef l2_pool(int axes) {
         return std::vector{TensorType{v.input(0).dtype, pooled_shape(v, axes)}};
     };
     def.body = CompositeBody{[axes](CompositeContext& c) {
-        const Tensor x = widened(spatial_last(c.op, c.input(0), axes));
+        const Tensor x = widened(c.input(0));
         const Tensor total = apply("window_sum", {expr::square(x)}, windows(c.op, axes));
         // The root is taken of 1 instead of 0, where its slope would be infinite.
         const Tensor zero = expr::constant_like(0, total);
         const Tensor is_zero = expr::equal(total, zero);
         const Tensor root = expr::sqrt(expr::where(is_zero, expr::constant_like(1, total), total));
-        return std::vector{as_given(c.op, narrowed(expr::where(is_zero, zero, root), c.input(0).dtype()), axes)};
+        return std::vector{narrowed(expr::where(is_zero, zero, root), c.input(0).dtype())};
     }};
     def.mpsgraph = mpsgraph_names(axes, "L2Norm");
     if (has_layout(axes)) def.onnx = "LpPool";

@@ -1,4 +1,4 @@
-// Sums, maxima and counts of windows along the last axes of a tensor, which pooling is made of, and their adjoints.
+// Sums, maxima and counts of windows, which pooling is made of, and their adjoints.
 // An adjoint is a gather too: each position enumerates the windows that may contain it.
 #include "ops/families.h"
 #include "ops/window_op.h"
@@ -80,29 +80,26 @@ OpDef window_spread() {
 OpDef window_count() {
     OpDef def = window_op("window_count",
                           "The number of elements of each window that lie inside of the input, or of the padded "
-                          "input, but 1 at least; leading dims are 1.");
+                          "input, but 1 at least; other dims are 1.");
     def.args = {{"like", "what the windows lie on; only its shape matters"}};
     def.attributes.push_back(flag_attr("include_padding", false, "count padding too, but nothing beyond it"));
     def.attributes.push_back(optional_attr("dtype", AttributeKind::dtype, DType::float32, "the dtype of the result"));
     def.results = {"count"};
     def.infer = [](const OpView& v) {
-        Shape shape = shape_of_windows(v, v.in_shape(0));
-        if (shape.has_rank()) {
-            std::vector<Dim> dims = shape.dims();
-            for (std::size_t axis = 0; axis + v.integers("kernel").size() < dims.size(); ++axis) dims[axis] = 1;
-            shape = Shape(std::move(dims));
-        }
+        const Shape& like = v.in_shape(0);
+        const std::vector<WindowAxis> axes = axes_of(v, like);
+        if (!like.has_rank()) return std::vector{TensorType{v.dtype("dtype"), like}};
+        Shape shape = shape_of_windows(Shape(std::vector<Dim>(static_cast<std::size_t>(like.rank()), 1)), axes);
         return std::vector{TensorType{v.dtype("dtype"), std::move(shape)}};
     };
     def.body = ElementBody{[](ElementContext& c, const Indices& at) {
         const std::vector<WindowAxis> axes = axes_of(c.op, c.op.in_shape(0));
-        const std::size_t leading = at.size() - axes.size();
         const auto is_zero = [](const Dim& dim) { return dim.is_known() && dim.value() == 0; };
         const bool padded = c.op.flag("include_padding");
         ValueId count = c.b.constant_int(1, DType::int64);
         for (std::size_t k = 0; k < axes.size(); ++k) {
             const WindowAxis& axis = axes[k];
-            const Index& window = at[leading + k];
+            const Index& window = at[axis.axis];
             ValueId taps = c.b.index_value(axis.kernel);
             if (axis.beyond || !(padded || is_zero(axis.after))) {
                 const Dim end = padded ? axis.input + axis.after : axis.input;

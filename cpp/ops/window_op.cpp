@@ -22,6 +22,8 @@ OpDef window_op(std::string name, std::string doc) {
                                     "the extents of the window, one for each of the last axes of the tensor")};
     for (AttrDef& attribute : window_attributes(DefaultStride::kernel)) def.attributes.push_back(std::move(attribute));
     def.attributes.push_back(flag_attr("ceil_mode", false, "round the number of windows up"));
+    def.attributes.push_back(
+        optional_attr("trailing", AttributeKind::integer, std::int64_t{0}, "how many axes follow those of the window"));
     def.results = {"y"};
     return def;
 }
@@ -30,32 +32,37 @@ NamedAttributes same_windows(const OpView& v) {
     NamedAttributes attributes = same_window(v);
     attributes.emplace_back("kernel", v.attribute("kernel"));
     attributes.emplace_back("ceil_mode", v.attribute("ceil_mode"));
+    attributes.emplace_back("trailing", v.attribute("trailing"));
     return attributes;
 }
 
-std::vector<WindowAxis> axes_of(const OpView& v, const Shape& input, int count) {
+std::vector<WindowAxis> axes_of(const OpView& v, const Shape& input, int count, int trailing) {
     std::vector<Dim> extents(static_cast<std::size_t>(count), Dim::unknown());
     if (input.has_rank()) {
-        if (input.rank() < count) {
+        if (input.rank() < count + trailing) {
             v.fail(concat("a tensor of shape ", input.str(), " has ", input.rank(), " axes, but the window needs ",
                           count, "; use expand_dims or reshape"));
         }
-        extents.assign(input.dims().end() - count, input.dims().end());
+        const auto end = input.dims().end() - trailing;
+        extents.assign(end - count, end);
     }
     std::vector<Dim> kernel;
     for (const std::int64_t length : numbers_for_axes(v, "kernel", count, 1)) kernel.emplace_back(length);
-    return window_axes(v, extents, kernel, v.flag("ceil_mode"));
+    std::vector<WindowAxis> axes = window_axes(v, extents, kernel, v.flag("ceil_mode"));
+    for (std::size_t k = 0; input.has_rank() && k < axes.size(); ++k) {
+        axes[k].axis = static_cast<std::size_t>(input.rank() - trailing - count) + k;
+    }
+    return axes;
 }
 
 std::vector<WindowAxis> axes_of(const OpView& v, const Shape& input) {
-    return axes_of(v, input, static_cast<int>(v.integers("kernel").size()));
+    return axes_of(v, input, static_cast<int>(v.integers("kernel").size()), static_cast<int>(v.integer("trailing")));
 }
 
 Shape shape_of_windows(const Shape& input, const std::vector<WindowAxis>& axes) {
     if (!input.has_rank()) return input;
     std::vector<Dim> dims = input.dims();
-    const std::size_t leading = dims.size() - axes.size();
-    for (std::size_t k = 0; k < axes.size(); ++k) dims[leading + k] = axes[k].output;
+    for (const WindowAxis& axis : axes) dims[axis.axis] = axis.output;
     return Shape(std::move(dims));
 }
 
@@ -102,9 +109,8 @@ Indices split_tap(const std::vector<WindowAxis>& axes, Index flat) {
 
 Place place_of(loopir::Builder& b, const std::vector<WindowAxis>& axes, const Indices& at, const Indices& taps) {
     Place place{at};
-    const std::size_t leading = at.size() - axes.size();
     for (std::size_t k = 0; k < axes.size(); ++k) {
-        Index& along = place.index[leading + k];
+        Index& along = place.index[axes[k].axis];
         along = axes[k].position(along, taps[k]);
         place.inside = both(b, place.inside, inside(b, axes[k], along));
     }
@@ -186,13 +192,12 @@ ReduceBody gather_windows(FromWindow value) {
         const DType dtype = c.op.output().dtype;
         if (surely_empty(c.op.in_shape(0))) return c.constant_int(0, dtype);
         const std::vector<WindowAxis> axes = axes_of(c.op, c.op.out_shape());
-        const std::size_t leading = at.size() - axes.size();
         Indices window = at;
         Indices taps;
         ValueId exists = no_value;
         for (std::size_t k = 0; k < axes.size(); ++k) {
-            Candidate candidate = candidate_of(c.b, axes[k], at[leading + k], numbers[k]);
-            window[leading + k] = std::move(candidate.window);
+            Candidate candidate = candidate_of(c.b, axes[k], at[axes[k].axis], numbers[k]);
+            window[axes[k].axis] = std::move(candidate.window);
             taps.push_back(std::move(candidate.tap));
             exists = both(c.b, exists, candidate.exists);
         }

@@ -1,5 +1,5 @@
 // What the primitives over windows share: their declaration, and where taps of a window lie in the input.
-// The windows lie on the last axes of a tensor, one for each number of the attribute `kernel`.
+// The windows lie on the last axes of a tensor, or on those before the channels: one for each number of `kernel`.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,10 @@ OpDef window_op(std::string name, std::string doc);
 // An attribute list for another operation over the same windows.
 NamedAttributes same_windows(const OpView& v);
 
-// The axes of windows over a tensor of shape `input`; pooling says how many, where one number may stand for all.
+// The axes of windows over a tensor of shape `input`; pooling says how many there are, since one number may stand for
+// all, and how many axes follow.
 std::vector<WindowAxis> axes_of(const OpView& v, const Shape& input);
-std::vector<WindowAxis> axes_of(const OpView& v, const Shape& input, int count);
+std::vector<WindowAxis> axes_of(const OpView& v, const Shape& input, int count, int trailing);
 // The shape with one element for each window.
 Shape shape_of_windows(const OpView& v, const Shape& input);
 Shape shape_of_windows(const Shape& input, const std::vector<WindowAxis>& axes);

@@ -18,6 +18,7 @@ struct WindowAxis {
     std::int64_t dilation = 1;
     Dim before = 0, after = 0;  // the padding
     bool beyond = false;        // the last windows may reach beyond the padding
+    std::size_t axis = 0;       // which axis of the tensor it is; whoever knows the layout says so
 
     // From the first tap to the last, both included.
     Dim span() const { return (kernel - 1) * Dim(dilation) + 1; }

@@ -19,11 +19,10 @@ using loopir::ValueId;
 ValueId tap_inside(ElementContext& c, const std::vector<WindowAxis>& axes, const Indices& at, ValueId tap) {
     const auto has_padding = [](const WindowAxis& axis) { return !(axis.before == Dim(0)); };
     if (std::none_of(axes.begin(), axes.end(), has_padding)) return tap;
-    const std::size_t leading = at.size() - axes.size();
     Indices first;
     for (std::size_t k = 0; k < axes.size(); ++k) {
         const bool padded = has_padding(axes[k]);
-        first.push_back(padded ? Index::value(taps_before(c.b, axes[k], at[leading + k], 0)) : Index(0));
+        first.push_back(padded ? Index::value(taps_before(c.b, axes[k], at[axes[k].axis], 0)) : Index(0));
     }
     const ValueId lowest_tap = c.b.cast(c.b.index_value(flat_tap(axes, first)), c.b.type(tap));
     return c.b.op(ScalarOp::max, tap, lowest_tap);
@@ -125,9 +124,10 @@ Place place_of_saved(ElementContext& c, const std::vector<WindowAxis>& axes, con
 }
 
 OpDef window_position() {
-    OpDef def = window_op("window_position",
-                          "Taps that were found by window_argmax as flat positions: among the last axes of the input "
-                          "(\"global\"), or in the window (\"local\"); -1 for windows without an element inside.");
+    OpDef def =
+        window_op("window_position",
+                  "Taps that were found by window_argmax as flat positions: among the spatial axes of the input "
+                  "(\"global\"), or in the window (\"local\"); -1 for windows without an element inside.");
     def.args = {{"taps", "one for each window"}, {"like", "what the windows lie on; only its shape matters"}};
     def.attributes.push_back(choice_attr("index_mode", "global", {"global", "local"}, "what is counted"));
     def.attributes.push_back(optional_attr("dtype", AttributeKind::dtype, DType::int32, "the dtype of the result"));
@@ -146,8 +146,7 @@ OpDef window_position() {
             position.re = c.b.cast(saved, DType::int64);
         } else {
             Index flat = 0;
-            const std::size_t leading = at.size() - axes.size();
-            for (std::size_t k = 0; k < axes.size(); ++k) flat = flat * axes[k].input + place.index[leading + k];
+            for (std::size_t k = 0; k < axes.size(); ++k) flat = flat * axes[k].input + place.index[axes[k].axis];
             position.re = c.b.index_value(flat);
         }
         if (place.inside != no_value) {
