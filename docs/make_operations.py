@@ -64,6 +64,7 @@ FLOATS = [dtype for dtype in DTYPES if dtype.is_floating]
 # Attributes that every operation accepts beside tensors of unknown rank, to find out which dtypes it accepts.
 SAMPLES = {"integer": 1, "real": 1.0, "integers": [0], "shape": (-1,), "dtype": "float32"}
 SAMPLES_OF: dict[str, dict[str, Any]] = {"split": {"num_splits": 1}}
+SAMPLES_BY_NAME: dict[str, Any] = {"kernel": [1]}
 # What Markdown may take for markup: a star beside something other than a space, a tag, a link.
 MARKUP = re.compile(r"(?<=\S)\*|\*(?=\S)|<(?=[a-zA-Z/!])|\](?=[(\[])")
 
@@ -101,7 +102,8 @@ class Probe:
         self.name = op["name"]
         self.graph = ts.Graph()
         self.inputs = {dtype: self.graph.placeholder(None, dtype=dtype) for dtype in DTYPES}
-        self.attributes = {a["name"]: SAMPLES[a["kind"]] for a in op["attributes"] if a["required"]}
+        required = [a for a in op["attributes"] if a["required"]]
+        self.attributes = {a["name"]: SAMPLES_BY_NAME.get(a["name"], SAMPLES[a["kind"]]) for a in required}
         self.attributes.update(SAMPLES_OF.get(self.name, {}))
         usual = itertools.product([ts.float32, ts.int32, ts.bool_, ts.complex64], repeat=len(op["args"]))
         self.usual = next(dtypes for dtypes in usual if self.result(dtypes))

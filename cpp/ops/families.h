@@ -31,6 +31,9 @@ std::vector<OpDef> loss_ops();                 // loss.cpp
 std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul
 std::vector<OpDef> convolution_ops();          // convolution.cpp: convolutions over one to three axes, transposed ones
 std::vector<OpDef> window_contraction_ops();   // convolution_body.cpp: the contractions that these become
+std::vector<OpDef> window_ops();               // window.cpp: sums, maxima and counts of windows
+std::vector<OpDef> window_tap_ops();           // window_taps.cpp: which element of a window is the largest
+std::vector<OpDef> pooling_ops();              // pooling.cpp: max_pool2d, avg_pool2d, l2_pool2d, ...
 std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam
 
 }  // namespace topstitch::ops

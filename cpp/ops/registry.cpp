@@ -38,6 +38,9 @@ std::vector<OpDef> collect() {
     add(ops::contraction_ops());
     add(ops::convolution_ops());
     add(ops::window_contraction_ops());
+    add(ops::window_ops());
+    add(ops::window_tap_ops());
+    add(ops::pooling_ops());
     return all;
 }
 

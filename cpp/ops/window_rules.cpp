@@ -3,6 +3,7 @@
 #include "ops/window_rules.h"
 
 #include "ops/expr.h"
+#include "ops/indexing_rules.h"
 
 namespace topstitch::ops {
 
@@ -47,18 +48,33 @@ std::vector<std::int64_t> explicit_padding(const OpView& view, int axes) {
     return padding;
 }
 
+std::vector<std::int64_t> numbers_of(const std::vector<Dim>& dims) {
+    std::vector<std::int64_t> numbers;
+    for (const Dim& dim : dims) numbers.push_back(dim.value());
+    return numbers;
+}
+
 }  // namespace
 
-std::vector<AttrDef> window_attributes() {
+loopir::ValueId inside(loopir::Builder& b, const WindowAxis& axis, const Index& position) {
+    // What the geometry says spares the proof, which symbols may not allow.
+    const auto is_zero = [](const Dim& dim) { return dim.is_known() && dim.value() == 0; };
+    if (is_zero(axis.before) && is_zero(axis.after) && !axis.beyond) return loopir::no_value;
+    return within(b, position, axis.input);
+}
+
+std::vector<AttrDef> window_attributes(DefaultStride stride) {
     const Attribute one = std::vector<std::int64_t>{1};
+    const bool by_kernel = stride == DefaultStride::kernel;
     AttrDef padding = optional_attr(
         "padding", AttributeKind::integers, std::vector<std::int64_t>{0},
         "how many elements are added around each spatial axis: one number for all, one for each, or before and after "
         "each in turn; \"same\" gives as many windows as positions divided by the stride, with the odd one at the end "
         "(\"same_lower\": at the start), and \"valid\" adds none");
     padding.choices = {"valid", "same", "same_lower"};
-    return {optional_attr("stride", AttributeKind::integers, one,
-                          "the distance of windows along each spatial axis; one number for all or one for each"),
+    return {optional_attr("stride", AttributeKind::integers, by_kernel ? Attribute() : one,
+                          concat("the distance of windows along each spatial axis; one number for all or one for each",
+                                 by_kernel ? "; none means that of the kernel" : "")),
             optional_attr("dilation", AttributeKind::integers, one,
                           "the distance of elements within a window; one number for all or one for each"),
             std::move(padding)};
@@ -84,14 +100,15 @@ std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view 
 std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& input, const std::vector<Dim>& kernel,
                                     bool ceil) {
     const int count = static_cast<int>(input.size());
-    const std::vector<std::int64_t> strides = numbers_for_axes(view, "stride", count, 1);
+    const std::vector<std::int64_t> strides =
+        view.has("stride") ? numbers_for_axes(view, "stride", count, 1) : numbers_of(kernel);
     const std::vector<std::int64_t> dilations = numbers_for_axes(view, "dilation", count, 1);
     const auto* style = std::get_if<std::string>(&view.attribute("padding"));
     const std::vector<std::int64_t> padding =
         style == nullptr ? explicit_padding(view, count) : std::vector<std::int64_t>();
     std::vector<WindowAxis> axes;
     for (std::size_t k = 0; k < input.size(); ++k) {
-        WindowAxis axis{input[k], {}, kernel[k], strides[k], dilations[k], 0};
+        WindowAxis axis{input[k], {}, kernel[k], strides[k], dilations[k]};
         const Dim stride = axis.stride;
         Padding around{0, 0};
         if (style == nullptr) {
@@ -100,22 +117,27 @@ std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& 
             around = same_padding(axis, *style == "same_lower");
         }
         axis.before = around.before;
+        axis.after = around.after;
         const Dim free = input[k] + around.before + around.after - axis.span();
         if (axis.span().is_known() && axis.span().value() < 1)
             view.fail(concat("the window has ", kernel[k].str(), " elements along spatial axis ", k, "; it needs 1"));
         if (free.is_known() && free.value() < 0) {
+            const Dim padded = input[k] + around.before + around.after;
             view.fail(concat("the window spans ", axis.span().str(), " positions along spatial axis ", k, ", but the ",
-                             "input has ", input[k].str(), ", with padding ",
-                             (input[k] + around.before + around.after).str(),
+                             "input has ", input[k].str(),
+                             padded == input[k] ? "" : concat(", with padding ", padded.str()),
                              "; use a smaller window or dilation, or more padding"));
         }
         if (style != nullptr && *style != "valid") {
             axis.output = ceil_div(input[k], stride);
-        } else if (ceil) {
-            // The last window must not begin in the padding after the input.
-            axis.output = min(ceil_div(free, stride), ceil_div(input[k] + around.before, stride) - 1) + 1;
         } else {
             axis.output = floor_div(free, stride) + 1;
+            if (ceil) {
+                // One more for what is left over, unless it would begin in the padding after the input.
+                const Dim more = min(ceil_div(free, stride) + 1, ceil_div(input[k] + around.before, stride));
+                axis.output = max(axis.output, more);
+                axis.beyond = true;
+            }
         }
         axes.push_back(std::move(axis));
     }

@@ -16,7 +16,9 @@ struct WindowAxis {
     Dim kernel = 1;
     std::int64_t stride = 1;
     std::int64_t dilation = 1;
-    Dim before = 0;
+    Dim before = 0, after = 0;  // the padding
+    bool beyond = false;        // the last windows may reach beyond the padding
+    std::size_t axis = 0;       // which axis of the tensor it is; whoever knows the layout says so
 
     // From the first tap to the last, both included.
     Dim span() const { return (kernel - 1) * Dim(dilation) + 1; }
@@ -25,8 +27,13 @@ struct WindowAxis {
     }
 };
 
-// The attributes `stride`, `dilation` and `padding`.
-std::vector<AttrDef> window_attributes();
+// The predicate that a position which a window reads lies inside of the input; no_value where all of them do.
+loopir::ValueId inside(loopir::Builder& b, const WindowAxis& axis, const Index& position);
+
+// The attributes `stride`, `dilation` and `padding`. Where windows lie side by side unless told otherwise, a stride of
+// none means the kernel.
+enum class DefaultStride { one, kernel };
+std::vector<AttrDef> window_attributes(DefaultStride stride = DefaultStride::one);
 // The values of an attribute that has one number for all `axes` spatial axes or one for each, none below `lowest`.
 std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view attribute, int axes,
                                            std::int64_t lowest);

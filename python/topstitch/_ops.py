@@ -20,7 +20,7 @@ def _python_name(attribute: str) -> str:
 
 
 def _convert(op: str, name: str, kind: str, value: Any) -> Any:
-    """Let a single integer stand for a list of one."""
+    """Let a single integer stand for a list of one. Text names a rule ("same")."""
     if kind != "integers" or isinstance(value, (list, tuple, str)):
         return value
     if hasattr(value, "__index__"):

@@ -13,6 +13,8 @@ import ml_dtypes
 import numpy as np
 import scipy.special as special
 
+from pool_reference import pooled
+
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 REALS = ("float32", "float64")
 INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -183,6 +185,27 @@ def _hard_sigmoid(x: np.ndarray) -> np.ndarray:
     return np.clip(x / 6 + 0.5, 0, 1)
 
 
+def pooling(axes: int) -> dict[str, list[Case]]:
+    """Overlapping windows beside padding, and windows side by side in the other layout."""
+    letters = "DHW"[3 - axes :]
+    shape = (2, 3, 4, 5, 6)[: 2 + axes]
+    first = {"kernel": 3, "stride": 2, "padding": 1}
+    second = {"kernel": 2, "data_layout": f"N{letters}C"}
+    maxima = [(attrs, pooled("max", axes, **attrs)) for attrs in (first, second)]
+    return {
+        f"max_pool{axes}d": [
+            Case(lambda x, _f=f: _f(x)[0], (shape,), attrs=attrs, dtypes=NUMBERS, second=False, distinct=True)
+            for attrs, f in maxima
+        ],
+        f"max_pool{axes}d_with_indices": [
+            Case(lambda x, _f=f: _f(x)[:2], (shape,), attrs=attrs, dtypes=NUMBERS, grad=False, distinct=True)
+            for attrs, f in maxima
+        ],
+        f"avg_pool{axes}d": [Case(pooled("avg", axes, **attrs), (shape,), attrs=attrs) for attrs in (first, second)],
+        f"l2_pool{axes}d": [Case(pooled("l2", axes, **attrs), (shape,), attrs=attrs) for attrs in (first, second)],
+    }
+
+
 SHAPE = (4, 3, 5)
 
 CASES: dict[str, list[Case]] = {
@@ -350,6 +373,16 @@ CASES: dict[str, list[Case]] = {
                  Case(lambda x: x.var(-1, ddof=1), (SHAPE,), attrs={"axis": -1, "ddof": 1}, dtypes=REALS, tolerance=32)],
     "logsumexp": reduction(lambda x, **o: special.logsumexp(x, **o), FLOATS),
     "l2_norm": reduction(lambda x, axis=None, keepdims=False: np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims)), FLOATS),
+    # --- pooling
+    **{name: rows for axes in (1, 2, 3) for name, rows in pooling(axes).items()},
+    "max_pool4d": [Case(lambda x: pooled("max", 4, kernel=2, stride=1)(x)[0], ((2, 3, 2, 3, 4),), dtypes=REALS,
+                        attrs={"kernel": 2, "stride": 1}, second=False, distinct=True)],
+    "max_pool4d_with_indices": [Case(lambda x: pooled("max", 4, kernel=2, stride=1)(x)[:2], ((2, 3, 2, 3, 4),),
+                                     dtypes=REALS, attrs={"kernel": 2, "stride": 1}, grad=False, distinct=True)],
+    "avg_pool4d": [Case(pooled("avg", 4, kernel=2, stride=1, padding=1), ((2, 3, 2, 3, 4),), dtypes=REALS,
+                        attrs={"kernel": 2, "stride": 1, "padding": 1})],
+    "l2_pool4d": [Case(pooled("l2", 4, kernel=2, stride=1), ((2, 3, 2, 3, 4),), dtypes=REALS,
+                       attrs={"kernel": 2, "stride": 1})],
     # --- movement
     "reshape": [Case(lambda x: x.reshape(5, 12), (SHAPE,), attrs={"shape": (5, -1)}, dtypes=(*NUMBERS, "bool", "complex64"))],
     "transpose": [Case(lambda x: x.transpose(2, 0, 1), (SHAPE,), attrs={"permutation": (2, 0, 1)}, dtypes=(*NUMBERS, "bool", "complex64")),
