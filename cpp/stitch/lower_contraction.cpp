@@ -106,8 +106,8 @@ public:
                            : reduce_.is_known() ? ceil_div(reduce_, tiling_.block)
                                                 : floor_div(reduce_, Dim(tiling_.block)) + Dim(1);
         const Dim share = ceil_div(blocks, tiling_.splits);
-        block_ = begin_loop("block", {"block", share},
-                            tiling_.splits > 1 ? std::optional<Index>(Index(blocks) - split_ * share) : std::nullopt);
+        // Each split has a first block at least, which writes the sums; blocks past the end are empty.
+        block_ = begin_loop("block", {"block", share});
         first_outer_ = (split_ * share + block_) * Dim(tiling_.block / inner_);
         first_reduced_ = first_outer_ * Dim(inner_);
         if (tiling_.packed) {
@@ -269,7 +269,7 @@ private:
 
     std::optional<Index> reduced_limit() const {
         if (tiling_.one_block) return std::nullopt;
-        if (reduce_.is_known() && reduce_.value() % tiling_.block == 0) return std::nullopt;
+        if (reduce_.is_known() && reduce_.value() % (tiling_.block * tiling_.splits) == 0) return std::nullopt;
         return Index(outer_reduce()) - first_outer_;
     }
     Dim outer_reduce() const { return floor_div(reduce_, Dim(inner_)); }

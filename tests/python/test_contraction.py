@@ -193,3 +193,21 @@ def test_special_values_stay_in_their_rows(interpret: bool) -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [(65, 70, 600), (48, 64, 50)])
 def test_the_interpreter_agrees(m: int, n: int, k: int) -> None:
     check(random((m, k)), random((k, n), seed=1), interpret=True)
+
+
+@pytest.mark.parametrize("inner", [1, 5, 700, 4096, 50000])
+def test_a_reduced_axis_of_any_length_is_split(inner: int) -> None:
+    """Compiled for a length that many threads share, run with one that is too short for that."""
+    before = ts.num_threads()
+    ts.set_num_threads(8)
+    try:
+        graph = ts.Graph()
+        x, w = graph.placeholder((24, -1)), graph.placeholder((-1, 32))
+        executable = graph.compile([x, w], ts.matmul(x, w))
+        for length in (20000, inner):
+            a, b = random((24, length), seed=length), random((length, 32), seed=1)
+            expected = a.astype(float) @ b.astype(float)
+            bound = np.abs(a.astype(float)) @ np.abs(b.astype(float))
+            close(executable.run(a, b), expected, bound, length, f"24 x {length} x 32")
+    finally:
+        ts.set_num_threads(before)

@@ -170,6 +170,15 @@ def test_dtypes(dtype: str, seed: int) -> None:
     check(problem, seed)
 
 
+@pytest.fixture(params=[1, 2, 16])
+def threads(request: pytest.FixtureRequest) -> Any:
+    """Tiles are chosen for a number of threads."""
+    before = ts.num_threads()
+    ts.set_num_threads(request.param)
+    yield request.param
+    ts.set_num_threads(before)
+
+
 LARGE = {
     "many blocks": Problem(2, 70, 40, (9, 9), (3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)]),
     "deep": Problem(1, 300, 17, (7, 7), (3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)]),
@@ -189,7 +198,7 @@ LARGE = {
 
 @pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
 @pytest.mark.parametrize("name", LARGE)
-def test_tiles(name: str, last: bool) -> None:
+def test_tiles(name: str, last: bool, threads: int) -> None:
     """Sizes that the tiled kernels take, around their panels and blocks."""
     problem = LARGE[name]
     check(Problem(**{**problem.__dict__, "data_last": last, "weights_last": last}), seed=len(name))
@@ -313,7 +322,7 @@ def arrays_of(batch: int, extent: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("dynamic", [(-1, 12), (-1, -1), ("n", "h")], ids=str)
-def test_dims_that_are_known_at_run_time_only(dynamic: tuple[Any, Any]) -> None:
+def test_dims_that_are_known_at_run_time_only(dynamic: tuple[Any, Any], threads: int) -> None:
     """One executable for all batch sizes and heights; gradients too."""
     graph = ts.Graph()
     placeholders, y = layer(graph, *dynamic)
