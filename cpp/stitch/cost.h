@@ -8,8 +8,11 @@ namespace topstitch::stitch {
 // whole chain costs at most this: about what a load from the nearest cache costs.
 inline constexpr double max_recompute_cost = 4;
 
-// Inside a contraction every operand element is used once for each row or column of the result.
-inline constexpr double max_contraction_prologue_cost = 1;
+// Inside a contraction an operand's element is computed once or a few times, when it is packed or staged.
+inline constexpr double max_contraction_prologue_cost = 24;
+
+// So many reads of each element are windows that overlap; fewer are the edge of a padding.
+inline constexpr double worth_counting_as_overlap = 1.5;
 
 // In a row region, a value that costs more than this is kept for the row instead of being computed in each pass.
 inline constexpr double max_repass_cost = 6;

@@ -98,6 +98,7 @@ public:
         const Dim count = shape.num_elements();
         // A guarded request reaches beyond the tensor, or is used in some iterations only.
         const bool bijective = !request_.guarded && reaches_all(wanted_offset, count);
+        overlapping_ = !bijective && overlaps(wanted, count);
 
         // The space with more variables is kept, since a digit of a flat index costs a division.
         const bool consumer_finer = wanted_offset.parts().size() > home_offset.parts().size();
@@ -180,12 +181,27 @@ private:
         }
         if (consumer_repeats) return "it is larger than what reads it, which would be computed many times";
         if (producer_repeats || !bijective) {
-            if (std::string reason = check_repetition(merged, producer_repeats); !reason.empty()) return reason;
+            const bool repeats = producer_repeats || overlapping_;
+            if (std::string reason = check_repetition(merged, repeats); !reason.empty()) return reason;
         }
         if (std::string reason = check_requests(merged); !reason.empty()) return reason;
         if (count_buffers(merged) > context_.options.max_buffers)
             return concat("the kernel would need more than ", context_.options.max_buffers, " buffers");
         return {};
+    }
+
+    // Whether windows read elements several times, although each variable of the consumer has its part in the index.
+    bool overlaps(const Indices& wanted, const Dim& count) const {
+        std::vector<VarId> vars;
+        for (const Index& index : wanted) index.collect_vars(vars);
+        std::sort(vars.begin(), vars.end());
+        vars.erase(std::unique(vars.begin(), vars.end()), vars.end());
+        double reads = 1;
+        for (VarId var : vars) {
+            reads *=
+                static_cast<double>(context_.options.estimate(consumer_.vars[static_cast<std::size_t>(var)].extent));
+        }
+        return reads > worth_counting_as_overlap * static_cast<double>(context_.options.estimate(count));
     }
 
     static std::vector<OpId> operations_of(const Region& region) {
@@ -337,6 +353,7 @@ private:
     Region& producer_;
     Region& consumer_;
     std::vector<OpId> producer_ops_, consumer_ops_;
+    bool overlapping_ = false;
     TensorRef tensor_;
     OpId reader_;
     const Request& request_;

@@ -18,7 +18,8 @@ constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thre
 constexpr double max_register_cost = 8;          // of what the sums go through while they fill the registers
 constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
-constexpr double latency = 4;          // cycles from one product to the next of the same sum
+constexpr double latency = 4;  // cycles from one product to the next of the same sum
+constexpr double slack = 0.4;
 constexpr double unaligned = 1.25;     // loads, for one that may cross a cache line
 constexpr double cycles_of_plain = 4;  // for each product of a vector in plain loops, with its guard
 constexpr double scattered_store = 1;  // cycles of each lane that is stored by itself
@@ -143,7 +144,8 @@ double TilingChooser::choose_registers(Tiling& tiling, const Reads& reads, doubl
         const double cycles = std::max({products / multiplications_in_a_cycle, loads / loads_in_a_cycle, latency});
         const double waste = static_cast<double>(panels * panel_rows * column_panels * width) /
                              (static_cast<double>(rows) * static_cast<double>(columns));
-        const double total = cycles / products * waste * reduce + finish;
+        // Of equals, the one with more sums in flight keeps the units busier.
+        const double total = cycles / products * waste * reduce * (1 + slack / products) + finish;
         if (best > 0 && total >= best) continue;
         best = total;
         tiling.panel_vectors = vectors;
