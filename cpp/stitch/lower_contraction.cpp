@@ -118,7 +118,7 @@ public:
             multiply_in_place();
         }
         close(1);
-        if (!tiling_.in_registers) finish_tile();
+        if (!tiling_.in_registers && !in_strips()) finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel);
         close(1);
         return finish(name);
     }
@@ -294,9 +294,12 @@ private:
     // --- The product.
 
     void multiply_panels() {
-        const Index column_panel =
-            begin_loop("column_panel", {"column_panel", Dim(tiling_.column_panels)}, panel_limit(columns_));
-        const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)}, panel_limit(rows_));
+        // Columns outside, so that a panel of them stays in the cache, unless the sums of a row panel are to be
+        // finished.
+        Index row_panel, column_panel;
+        if (in_strips()) row_panel = begin_panels("row_panel", rows_);
+        column_panel = begin_panels("column_panel", columns_);
+        if (!in_strips()) row_panel = begin_panels("row_panel", rows_);
         const Index i = begin_loop("i", {"i", Dim(rows_.panel), false, false, tiling_.panel_rows});
         const Index j = begin_loop("j", {"j", Dim(columns_.panel), false, true, tiling_.panel_vectors});
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
@@ -315,9 +318,16 @@ private:
             store_results(row, column, value);
             guard_ = no_value;
         } else {
-            add_to_sums(row_panel * Dim(rows_.panel) + i, column_panel * Dim(columns_.panel) + j, value);
+            const Index first = in_strips() ? Index(0) : row_panel * Dim(rows_.panel);
+            add_to_sums(first + i, column_panel * Dim(columns_.panel) + j, value);
         }
-        close(4);
+        close(3);
+        if (in_strips()) finish_sums(rows_.first_panel + row_panel, rows_.panel);
+        close(1);
+    }
+
+    Index begin_panels(const std::string& name, const Side& side) {
+        return begin_loop(name, {name, Dim(side.tile_panels)}, panel_limit(side));
     }
 
     // The factors are read where they are, some rows of the column factor side by side.
@@ -464,22 +474,28 @@ private:
 
     // --- Sums that wait for the next block: [row of the tile, column of the tile].
 
+    // Sums that are complete after one block are finished row panel by row panel, while they are in the first-level
+    // cache.
+    bool in_strips() const {
+        return tiling_.packed && tiling_.one_block && !tiling_.in_registers && tiling_.splits == 1;
+    }
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
     std::int64_t sum_row() const { return tile_columns() + row_padding; }
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
-        if (sums_ < 0) sums_ = local("sums", Dim(tiling_.row_panels * rows_.panel * sum_row()));
+        if (sums_ < 0) sums_ = local("sums", Dim((in_strips() ? 1 : tiling_.row_panels) * rows_.panel * sum_row()));
         const Index at = sum_offset(row, column);
         if (tiling_.one_block) return b_.store(sums_, at, value);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
         b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
     }
 
-    void finish_tile() {
-        const Index first_row = rows_.first_panel * Dim(rows_.panel);
+    // Of so many rows from a panel on.
+    void finish_sums(const Index& first_panel, std::int64_t rows) {
+        const Index first_row = first_panel * Dim(rows_.panel);
         const Index first_column = columns_.first_panel * Dim(columns_.panel);
-        const Index i = begin_loop("i", {"i", Dim(tiling_.row_panels * rows_.panel)}, Index(rows_.extent) - first_row);
+        const Index i = begin_loop("i", {"i", Dim(rows)}, Index(rows_.extent) - first_row);
         const Index j = begin_loop("j", {"j", Dim(tile_columns()), false, true, tiling_.unroll},
                                    Index(columns_.extent) - first_column);
         const ValueId sum = b_.load(sums_, sum_offset(i, j));

@@ -271,7 +271,7 @@ void TilingChooser::choose_tiles(Tiling& tiling) const {
 
     std::int64_t most_rows = std::min(row_panels, panels_of_a_tile);
     std::int64_t most_columns = std::min(column_panels, panels_of_a_tile);
-    if (!tiling.in_registers) {
+    if (!tiling.one_block) {
         const std::int64_t panel_sums = std::int64_t{tiling.panel_rows} * tiling.panel_columns();
         most_columns = std::min(most_columns, std::max<std::int64_t>(max_sums / 4 / panel_sums, 1));
         most_rows = std::min(most_rows, std::max<std::int64_t>(max_sums / panel_sums / most_columns, 1));
