@@ -13,6 +13,7 @@ namespace {
 
 using loopir::VarId;
 
+constexpr int rows_by_one_vector = 4;
 constexpr int split_chunks = 32;
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
@@ -286,6 +287,12 @@ private:
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
         for (LoopSpec& loop : schedule.rows) choose(loop, true);
+        // Rows of a matrix by one vector: some rows side by side share what is read of the vector.
+        const bool in_rows = !schedule.rows.empty() && schedule.rows.back().vector;
+        if (region_.has_contraction && in_rows && !schedule.outer.empty()) {
+            schedule.outer.back().unroll = rows_by_one_vector;
+            schedule.rows.back().unroll = 2;
+        }
     }
 
     // Only when the size is certain: an executable for any size must not bypass the caches for small ones.
