@@ -61,6 +61,11 @@ private:
     void place(OpId op) {
         region_of(op) = static_cast<int>(result_.regions.size());
         result_.regions.push_back(single(result_.accesses[static_cast<std::size_t>(op)], op));
+        latest_.push_back(op);
+        for (const Request& request : result_.accesses[static_cast<std::size_t>(op)].requests) {
+            const int previous = region_of(request.tensor.op);
+            if (previous >= 0) latest_.back() = std::max(latest_.back(), latest_[static_cast<std::size_t>(previous)]);
+        }
         if (!options_.stitch) return;
         const OpAccess& access = result_.accesses[static_cast<std::size_t>(op)];
         std::vector<const Request*> order;
@@ -94,6 +99,8 @@ private:
                 for (const auto& [op, member] : result.region.members) region_of(op) = into;
                 result_.regions[static_cast<std::size_t>(into)] = std::move(result.region);
                 result_.regions[static_cast<std::size_t>(from)] = Region();
+                raise_latest(
+                    into, std::max(latest_[static_cast<std::size_t>(from)], latest_[static_cast<std::size_t>(into)]));
                 return;
             }
             reason = std::move(result.reason);
@@ -101,9 +108,27 @@ private:
         result_.refusals.push_back({request.tensor.op, reader, std::move(reason)});
     }
 
+    // A region depends on as late an operation, and so does whatever reads it.
+    void raise_latest(int region, OpId latest) {
+        latest_[static_cast<std::size_t>(region)] = latest;
+        std::vector<int> stack{region};
+        while (!stack.empty()) {
+            const int current = stack.back();
+            stack.pop_back();
+            for (const auto& [op, member] : result_.regions[static_cast<std::size_t>(current)].members) {
+                for (OpId reader : result_.readers[static_cast<std::size_t>(op)]) {
+                    const int next = region_of(reader);
+                    if (next < 0 || next == current || latest_[static_cast<std::size_t>(next)] >= latest) continue;
+                    latest_[static_cast<std::size_t>(next)] = latest;
+                    stack.push_back(next);
+                }
+            }
+        }
+    }
+
     // A path from region `from` to region `into` through a third one: merging would make a cycle.
     bool has_detour(int from, int into) {
-        const OpId earliest = result_.regions[static_cast<std::size_t>(from)].members.begin()->first;
+        const OpId last = result_.regions[static_cast<std::size_t>(from)].members.rbegin()->first;
         std::set<int> seen{into};
         std::vector<int> stack{into};
         while (!stack.empty()) {
@@ -117,9 +142,8 @@ private:
                         if (current != into) return true;
                         continue;
                     }
-                    // What was wholly computed before `from` began cannot depend on it.
-                    if (result_.regions[static_cast<std::size_t>(previous)].members.rbegin()->first < earliest)
-                        continue;
+                    // What depends on `from` depends on the last operation of it.
+                    if (latest_[static_cast<std::size_t>(previous)] < last) continue;
                     if (!seen.insert(previous).second) continue;
                     if (static_cast<int>(seen.size()) > max_searched_regions) return true;
                     stack.push_back(previous);
@@ -187,6 +211,7 @@ private:
     const StitchOptions& options_;
     Partition result_;
     std::vector<bool> required_;
+    std::vector<OpId> latest_;  // by region: the last operation in it or in any region that it depends on
 };
 
 }  // namespace
