@@ -10,6 +10,7 @@ namespace topstitch::ops {
 namespace {
 
 constexpr std::string_view spatial_names = "DHW";
+constexpr std::int64_t highest = (std::int64_t{1} << 31) - 1;  // of an attribute
 
 std::string spatial(int axes) {
     return std::string(spatial_names.substr(spatial_names.size() - static_cast<std::size_t>(axes)));
@@ -42,6 +43,7 @@ std::vector<std::int64_t> explicit_padding(const OpView& view, int axes) {
             const std::int64_t amount = given[given.size() == 2 * count ? 2 * k + side : given.size() == 1 ? 0 : k];
             if (amount < 0)
                 view.fail(concat("padding has ", amount, "; it must be 0 or more, and slice removes elements"));
+            if (amount > highest) view.fail(concat("padding has ", amount, "; it must be at most ", highest));
             padding.push_back(amount);
         }
     }
@@ -88,7 +90,6 @@ std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view 
         view.fail(concat(attribute, " has ", values.size(), " numbers; give one for all spatial axes or ", axes,
                          ", one for each"));
     }
-    constexpr std::int64_t highest = std::int64_t{1} << 31;
     for (const std::int64_t value : values) {
         if (value < lowest || value > highest) {
             view.fail(concat(attribute, " is ", value, "; it must be at least ", lowest, " and at most ", highest));

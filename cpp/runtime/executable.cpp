@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/log.h"
 #include "runtime/executable_impl.h"
 
 namespace topstitch {
@@ -119,6 +120,37 @@ TensorType narrowed(const TensorType& declared, const ShapedType& given) {
     return {given.dtype, Shape(std::move(dims))};
 }
 
+// Infers the types of what is wanted from those of the feeds, with unknown dims as they are: a mistake that does not
+// depend on them is found here.
+void check_types(const GraphData& graph, const Signature& signature) {
+    const std::lock_guard lock(graph.mutex);
+    std::vector<bool> wanted(graph.ops.size(), false);
+    std::vector<OpId> stack = signature.operations;
+    for (TensorRef target : signature.targets) stack.push_back(target.op);
+    while (!stack.empty()) {
+        const OpId op = stack.back();
+        stack.pop_back();
+        if (wanted[static_cast<std::size_t>(op)]) continue;
+        wanted[static_cast<std::size_t>(op)] = true;
+        for (TensorRef input : graph.op(op).inputs) stack.push_back(input.op);
+    }
+    std::map<TensorRef, TensorType> types;
+    for (std::size_t k = 0; k < signature.feeds.size(); ++k) types[signature.feeds[k]] = signature.feed_types[k];
+    for (std::size_t k = 0; k < graph.ops.size(); ++k) {
+        const OpNode& node = graph.ops[k];
+        if (!wanted[k] || node.def->name == "placeholder") continue;
+        std::vector<TensorType> outputs = node.outputs;
+        if (!std::holds_alternative<BuiltinBody>(node.def->body)) {
+            std::vector<TensorType> inputs;
+            for (TensorRef input : node.inputs) inputs.push_back(types.at(input));
+            outputs = infer_types(*node.def, inputs, node.attributes, &node.location);
+        }
+        for (std::size_t output = 0; output < outputs.size(); ++output) {
+            types[{static_cast<OpId>(k), static_cast<int>(output)}] = outputs[output];
+        }
+    }
+}
+
 void check_narrower(const Tensor& feed, const ShapedType& type) {
     const TensorType& declared = feed.type();
     const TensorType given{type.dtype, type.shape};
@@ -227,7 +259,17 @@ Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector
         // Dims of different axes may have to agree, as in a product.
         try {
             compile_for(true);
-        } catch (const UserError&) { std::rethrow_exception(first); }
+        } catch (const UserError& error) {
+            const auto is_known = [](const TensorType& type) { return type.shape.sizes().has_value(); };
+            const auto& types = impl->signature().feed_types;
+            if (std::all_of(types.begin(), types.end(), is_known)) std::rethrow_exception(first);
+            check_types(*graph.data(), impl->signature());
+            // Nothing but the sizes was made up: compiled when a run brings real ones.
+            if (log_enabled(LogLevel::info)) {
+                log_line(LogLevel::info,
+                         concat("not compiled before the first run, because the sizes are not known: ", error.what()));
+            }
+        }
     }
     return Executable(graph.data(), std::move(impl));
 }

@@ -131,7 +131,7 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
         report_.regions.push_back(std::move(entry));
     }
     report_.kept_apart = plan_.refusals;
-    report_.arena_bytes = context.arena == nullptr ? 0 : static_cast<std::int64_t>(context.arena->bytes());
+    report_.arena_bytes = static_cast<std::int64_t>(context.arena_bytes);
     contexts_.push_back(std::make_unique<Context>(std::move(context)));
     report_.compile_milliseconds = milliseconds_since(start);
 }
@@ -222,11 +222,18 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
     }
     context.scratch_stride = static_cast<std::int64_t>(align(static_cast<std::size_t>(scratch)));
     context.scratch_offset = layout.total();
-    const std::size_t total =
+    context.arena_bytes =
         layout.total() + static_cast<std::size_t>(context.scratch_stride) * static_cast<std::size_t>(most_threads);
-    if (context.arena == nullptr || context.arena->bytes() < total) {
+    context.reserved = false;
+    context.ready = true;
+}
+
+// Not before a run: the sizes that a compilation looks at may be made up.
+void Variant::reserve(Context& context) const {
+    if (context.reserved) return;
+    if (context.arena == nullptr || context.arena->bytes() < context.arena_bytes) {
         context.arena.reset();
-        if (total > 0) context.arena = Buffer::allocate(total);
+        if (context.arena_bytes > 0) context.arena = Buffer::allocate(context.arena_bytes);
     }
     context.pointers.assign(plan_.buffers.size(), nullptr);
     for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
@@ -237,7 +244,7 @@ void Variant::prepare(Context& context, std::span<const std::int64_t> symbols) c
             context.pointers[k] = plan_.constants[static_cast<std::size_t>(buffer.index)].data();
         }
     }
-    context.ready = true;
+    context.reserved = true;
 }
 
 std::unique_ptr<Variant::Context> Variant::take_context() const {
@@ -257,6 +264,7 @@ std::vector<NDArray> Variant::run(std::span<const NDArray> inputs, std::span<con
                                   std::span<const NDArray> results) const {
     std::unique_ptr<Context> context = take_context();
     prepare(*context, symbols);
+    reserve(*context);
 
     std::vector<NDArray> outputs;
     outputs.reserve(plan_.results.size());

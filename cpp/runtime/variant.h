@@ -43,10 +43,12 @@ private:
         std::vector<std::vector<std::int64_t>> sizes;  // by step: its kernel's size arguments
         std::int64_t scratch_stride = 0;
         std::size_t scratch_offset = 0;
+        std::size_t arena_bytes = 0;
         std::shared_ptr<Buffer> arena;
         std::vector<void*> pointers;   // by buffer
         std::vector<void*> arguments;  // of one launch
         bool ready = false;
+        bool reserved = false;
     };
     struct Step {
         const DeviceKernel* kernel = nullptr;
@@ -63,6 +65,7 @@ private:
     std::unique_ptr<Context> take_context() const;
     void give_back(std::unique_ptr<Context> context) const;
     void prepare(Context& context, std::span<const std::int64_t> symbols) const;
+    void reserve(Context& context) const;
 
     Program program_;
     stitch::Plan plan_;

@@ -111,7 +111,8 @@ void TilingChooser::share(const Tiling& tiling, std::int64_t work, std::int64_t 
 // --- Products in general.
 
 std::optional<Tiling> TilingChooser::run() {
-    if (!region_.has_contraction || !options_.stitch) return std::nullopt;
+    // Nobody reads the results when there are no elements.
+    if (!region_.has_contraction || region_.outputs.empty() || !options_.stitch) return std::nullopt;
     if (!find_contraction()) return std::nullopt;
     accesses_ = buffer_accesses(program_, partition_, region_);
     if (too_many_buffers()) return std::nullopt;
@@ -254,8 +255,10 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     if (row_tiles > 1 || column_panels < 2 * machine_.threads) share(tiling, work, row_panels, row_tiles);
     tiling.row_panels = ceil_div(row_panels, row_tiles);
 
-    const std::int64_t batches = count(tiling.batch);
-    const std::int64_t column_uses = row_tiles * ceil_div(batches, count(tiling.column_batch));
+    const auto uses = [&](const std::vector<VarId>& batch) {
+        return ceil_div(count(tiling.batch), std::max<std::int64_t>(count(batch), 1));
+    };
+    const std::int64_t column_uses = row_tiles * uses(tiling.column_batch);
     tiling.columns_once = (column_uses - 1) * columns * reduce > worth_a_launch;
     std::int64_t most_columns = column_panels;
     if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
@@ -264,7 +267,7 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     share(tiling, work, column_panels, column_tiles, row_tiles);
     tiling.column_panels = ceil_div(column_panels, column_tiles);
     split(tiling, work, row_tiles * column_tiles, reduce);
-    const std::int64_t row_uses = column_tiles * ceil_div(batches, count(tiling.row_batch));
+    const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
     tiling.rows_once = (row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4;
 }
 

@@ -280,6 +280,18 @@ def test_empty(sizes: tuple[int, int, int]) -> None:
     assert (np.asarray(dx).shape, np.asarray(dw).shape) == (x.shape, w.shape)
 
 
+def test_empty_batch_of_pointwise_convolutions() -> None:
+    """A product that nobody reads: its consumer has no elements."""
+    graph = ts.Graph()
+    x, w = graph.placeholder((0, 2, 6, 7)), graph.placeholder((2, 3, 1, 1))
+    arrays = [np.ones(tuple(t.shape), np.float32) for t in (x, w)]
+    y = ts.conv_transpose2d(x, w)
+    dw = ts.gradients(ts.sum(y * y), [w])[w]
+    got, gradient = graph.compile([x, w], [y, dw]).run(*arrays)
+    assert np.asarray(got).shape == (0, 3, 6, 7)
+    assert not np.asarray(gradient).any()
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_nan_stays_where_it_is_read(stride: int, dilation: int) -> None:
@@ -364,6 +376,49 @@ def test_a_layer_is_one_region(last: bool) -> None:
     report = str(executable.report())
     assert report.count("stitched:") == 1, report
     assert "windows in" in report
+
+
+def test_compiled_before_the_sizes_are_known() -> None:
+    """Unknown dims that have to fit others wait for the first run; no memory is reserved for made-up sizes."""
+    graph = ts.Graph()
+    x, w = graph.placeholder((2, -1, 8)), graph.placeholder((6, 1, 3))
+    executable = graph.compile([x, w], ts.conv1d(x, w, groups=3))
+    data, weights = np.ones((2, 3, 8), np.float32), np.ones((6, 1, 3), np.float32)
+    np.testing.assert_array_equal(executable.run(data, weights), np.full((2, 6, 6), 3.0))
+    with pytest.raises(ValueError, match="4 channels, which 3 groups do not divide"):
+        executable.run(np.ones((2, 4, 8), np.float32), weights)
+
+    x, w = graph.placeholder((-1, 3, -1, -1)), graph.placeholder((8, 3, 3, 3))
+    y = ts.conv2d(x, w, padding="same")
+    dw = ts.gradients(ts.sum(y * y), [w])[w]
+    executable = graph.compile([x, w], dw)
+    data, weights = np.ones((2, 3, 5, 6), np.float32), np.zeros((8, 3, 3, 3), np.float32)
+    assert not np.asarray(executable.run(data, weights)).any()
+
+
+def test_second_derivatives_through_batch_statistics() -> None:
+    """Regions that others depend on in a roundabout way; against central differences of the first derivative."""
+
+    def network(graph: ts.Graph, x: Any) -> Any:
+        rng = np.random.default_rng(0)
+        first, second = (graph.constant(rng.random(shape)) for shape in ((8, 8, 2), (4, 8, 2)))
+        y = ts.conv1d(x, first)
+        mean = ts.mean(y, axis=[0, 2], keepdims=True)
+        y = (y - mean) * ts.rsqrt(ts.variance(y, axis=[0, 2], keepdims=True) + 0.1)
+        return ts.conv1d(y, second)
+
+    graph = ts.Graph()
+    x, v = graph.placeholder((2, 8, 7), "float64"), graph.placeholder((2, 8, 7), "float64")
+    y = network(graph, x)
+    slope = ts.gradients(ts.sum(y * y * y), [x])[x]
+    along = ts.gradients(ts.sum(slope * v), [x])[x]
+    rng = np.random.default_rng(1)
+    point, direction = rng.random((2, 8, 7)), rng.random((2, 8, 7))
+    step = 1e-5
+    (got,) = graph.run({x: point, v: direction}, [along])
+    first = graph.compile([x], slope)
+    expected = (np.asarray(first.run(point + step * direction)) - first.run(point - step * direction)) / (2 * step)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 def test_it_does_not_depend_on_the_number_of_threads() -> None:
