@@ -40,10 +40,10 @@ public:
     llvm::Value* add(llvm::Value* a, llvm::Value* b);
     llvm::Value* sub(llvm::Value* a, llvm::Value* b);
     llvm::Value* mul(llvm::Value* a, llvm::Value* b);
-    llvm::Value* quotient(llvm::Value* a, llvm::Value* b);                              // non-negative by positive
-    llvm::Value* remainder(llvm::Value* a, llvm::Value* b);                             // likewise
-    llvm::Value* floor_quotient(llvm::Value* a, llvm::Value* b);                        // of any number by a positive one
-    llvm::Value* at_least_one(llvm::Value* a);                                          // signed maximum of `a` and 1
+    llvm::Value* quotient(llvm::Value* a, llvm::Value* b);        // non-negative by positive
+    llvm::Value* remainder(llvm::Value* a, llvm::Value* b);       // likewise
+    llvm::Value* floor_quotient(llvm::Value* a, llvm::Value* b);  // of any number by a positive one
+    llvm::Value* at_least_one(llvm::Value* a);                    // signed maximum of `a` and 1
     llvm::Value* element(llvm::Type* type, llvm::Value* pointer, llvm::Value* offset);  // &pointer[offset]
     llvm::Value* resize(llvm::Value* a, llvm::Type* type);  // signed extension or truncation
     llvm::Value* splat(llvm::Value* scalar, int lanes);

@@ -181,8 +181,7 @@ LaneIndex Emitter::quotient_index(const IndexTerm& term, const CopyId& id) {
         if (!quotient) result.stride = inner.stride;
         return result;
     }
-    const bool narrow =
-        nonnegative && fits_in_32_bits(term.extent) && fits_in_32_bits(term.inner->upper_bound());
+    const bool narrow = nonnegative && fits_in_32_bits(term.extent) && fits_in_32_bits(term.inner->upper_bound());
     llvm::Type* type = narrow ? ir_.getInt32Ty() : code_.i64();
     Value* dividends = lane_values(inner, type, lanes);
     result.varying = apply(dividends, code_.splat(code_.resize(divisor, type), lanes));
