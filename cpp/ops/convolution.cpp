@@ -318,6 +318,11 @@ OpDef Family::weights_gradient() const {
     return def;
 }
 
+bool is_same(const OpView& v) {
+    const auto* style = std::get_if<std::string>(&v.attribute("padding"));
+    return style != nullptr && *style != "valid";
+}
+
 // In the layouts of attributes; checks that the convolution of the result with the weights has the shape of `x`.
 Shape Family::transposed_shape(const OpView& v) const {
     const Shape x = data_shape(v, 0);
@@ -336,6 +341,11 @@ Shape Family::transposed_shape(const OpView& v) const {
             v.fail(concat("output_padding is ", more[k], " along spatial axis ", k, ", but must be below the stride, ",
                           strides[k], ", since the convolution back would have more windows otherwise"));
         }
+        if (more[k] > 0 && !v.has("output_shape") && is_same(v)) {
+            v.fail(concat("output_padding is ", more[k],
+                          ", but with padding \"same\" the result is input * stride, the "
+                          "largest that has so many windows; give output_shape for a smaller one"));
+        }
         dims[k] = dims[k] + Dim(more[k]);
         if (dims[k].is_known() && dims[k].value() < 0) {
             v.fail(concat("the result would have ", dims[k].value(), " positions along spatial axis ", k,
@@ -346,6 +356,9 @@ Shape Family::transposed_shape(const OpView& v) const {
         const Shape& wanted = v.shape("output_shape");
         if (!wanted.has_rank() || wanted.rank() != axes_)
             v.fail(concat("output_shape is ", wanted.str(), "; give the ", axes_, " spatial extents of the result"));
+        for (const Dim& dim : wanted.dims()) {
+            if (dim.is_unknown()) v.fail(concat("output_shape is ", wanted.str(), "; its extents must be numbers"));
+        }
         dims = wanted.dims();
         std::vector<WindowAxis> axes = window_axes(v, dims, spatial_dims(w));
         for (std::size_t k = 0; k < axes.size(); ++k) {

@@ -122,14 +122,15 @@ std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& 
         const Dim free = input[k] + around.before + around.after - axis.span();
         if (axis.span().is_known() && axis.span().value() < 1)
             view.fail(concat("the window has ", kernel[k].str(), " elements along spatial axis ", k, "; it needs 1"));
-        if (free.is_known() && free.value() < 0) {
+        const bool is_same = style != nullptr && *style != "valid";
+        if (!is_same && free.is_known() && free.value() < 0) {
             const Dim padded = input[k] + around.before + around.after;
             view.fail(concat("the window spans ", axis.span().str(), " positions along spatial axis ", k, ", but the ",
                              "input has ", input[k].str(),
                              padded == input[k] ? "" : concat(", with padding ", padded.str()),
                              "; use a smaller window or dilation, or more padding"));
         }
-        if (style != nullptr && *style != "valid") {
+        if (is_same) {
             axis.output = ceil_div(input[k], stride);
         } else {
             axis.output = floor_div(free, stride) + 1;

@@ -6,6 +6,7 @@ Each takes tensors (arrays and numbers become constants), attributes by keyword 
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,10 @@ def _convert(op: str, name: str, kind: str, value: Any) -> Any:
     """Let a single integer stand for a list of one. Text names a rule ("same")."""
     if kind != "integers" or isinstance(value, (list, tuple, str)):
         return value
-    if hasattr(value, "__index__"):
-        return [value]
+    try:
+        return [operator.index(value)]
+    except TypeError:
+        pass  # a sequence, it should be
     try:
         return list(value)
     except TypeError:

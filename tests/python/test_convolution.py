@@ -481,12 +481,26 @@ def test_errors_of_shapes_and_dtypes() -> None:
         ts.conv_transpose2d(graph.placeholder((2, 8, 7, 7)), w, stride=2, output_padding=2)
     with pytest.raises(ValueError, match=r"output_shape .* has 8 windows"):
         ts.conv_transpose2d(graph.placeholder((2, 8, 7, 7)), w, stride=2, output_shape=(17, 15))
+    with pytest.raises(ValueError, match="give output_shape for a smaller one"):
+        ts.conv_transpose2d(graph.placeholder((2, 8, 7, 7)), w, stride=2, padding="same", output_padding=1)
+    with pytest.raises(ValueError, match="its extents must be numbers"):
+        ts.conv_transpose2d(graph.placeholder((2, 8, 7, 7)), w, stride=2, output_shape=(-1, 15))
+    with pytest.raises(ValueError, match="padding has 2147483648; it must be at most"):
+        ts.conv2d(x, w, padding=2**31)
     with pytest.raises(ValueError, match="6 channels, but the weights are for 8"):
         ts.conv_transpose2d(x, w)
     with pytest.raises(ValueError, match="use less padding"):
         ts.conv_transpose2d(graph.placeholder((2, 8, 1, 1)), w, padding=4)
     with pytest.raises(ValueError, match="they must be equal"):
         ts.depthwise_conv2d(x, graph.placeholder((1, 5, 3, 3)))
+
+
+def test_numbers_may_be_arrays() -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder(X), graph.placeholder(W)
+    assert tuple(ts.conv2d(x, w, stride=np.array([2, 1])).shape) == (2, 8, 4, 7)
+    assert tuple(ts.conv2d(x, w, stride=np.int64(2)).shape) == (2, 8, 4, 4)
+    assert tuple(ts.conv2d(graph.placeholder((2, 6, 0, 9)), w, padding="same").shape) == (2, 8, 0, 9)
 
 
 def test_a_window_that_turns_out_too_large() -> None:
