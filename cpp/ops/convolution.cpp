@@ -32,6 +32,8 @@ private:
                            "the order of the axes of the weights: output channels, input channels, and spatial axes");
     }
     std::vector<AttrDef> attributes(bool with_groups = true) const;
+    // What all five declarations begin with.
+    OpDef declared(std::string name, std::string doc, std::vector<ArgDef> args, bool with_groups = true) const;
     NamedAttributes same_attributes(const OpView& v) const;
 
     Shape data_shape(const OpView& v, int k) const {
@@ -197,20 +199,31 @@ constexpr const char* windows_doc =
     " Windows are read without flipping the weights (a cross-correlation, as in all of machine learning), and padding "
     "is zeros. float16 and bfloat16 are accumulated in float32.";
 
-OpDef Family::forward() const {
+std::vector<ArgDef> data_and_weights() {
+    return {{"x", "numbers: data in the order of data_layout"},
+            {"weights", "of the same dtype, in the order of weights_layout"}};
+}
+
+OpDef Family::declared(std::string name, std::string doc, std::vector<ArgDef> args, bool with_groups) const {
     OpDef def;
-    def.name = name("conv");
+    def.name = std::move(name);
     def.family = "convolution";
-    def.doc = concat("The convolution over ", axes_, " spatial ", axes_ == 1 ? "axis" : "axes",
-                     ": each output channel is the sum of the input channels of its group under windows that slide "
-                     "over them, times the weights.",
-                     windows_doc,
-                     " Along each spatial axis the result has floor((input + padding - span) / stride) + "
-                     "1 windows, where span = (kernel - 1) * dilation + 1.");
-    def.args = {{"x", "numbers: data in the order of data_layout"},
-                {"weights", "of the same dtype, in the order of weights_layout"}};
-    def.attributes = attributes();
+    def.doc = std::move(doc);
+    def.args = std::move(args);
+    def.attributes = attributes(with_groups);
     def.results = {"y"};
+    return def;
+}
+
+OpDef Family::forward() const {
+    std::string doc =
+        concat("The convolution over ", axes_, " spatial ", axes_ == 1 ? "axis" : "axes",
+               ": each output channel is the sum of the input channels of its group under windows that slide "
+               "over them, times the weights.",
+               windows_doc,
+               " Along each spatial axis the result has floor((input + padding - span) / stride) + "
+               "1 windows, where span = (kernel - 1) * dilation + 1.");
+    OpDef def = declared(name("conv"), std::move(doc), data_and_weights());
     def.infer = [self = *this](const OpView& v) {
         require_numeric(v, 0);
         require_same_dtype(v);
@@ -242,17 +255,13 @@ OpDef Family::forward() const {
 }
 
 OpDef Family::data_gradient() const {
-    OpDef def;
-    def.name = gradient_name("data");
-    def.family = "convolution";
-    def.doc = concat("The gradient of ", name("conv"),
-                     " with respect to its data, from that of its result: the sum over all windows that read a "
-                     "position of gradient times weight. The attributes are those of the convolution.");
-    def.args = {{"gradient", "of the convolution's result"},
-                {"weights", "of the convolution"},
-                {"like", "the convolution's data, of which only the shape matters"}};
-    def.attributes = attributes();
-    def.results = {"y"};
+    std::string doc = concat("The gradient of ", name("conv"),
+                             " with respect to its data, from that of its result: the sum over all windows that read a "
+                             "position of gradient times weight. The attributes are those of the convolution.");
+    OpDef def = declared(gradient_name("data"), std::move(doc),
+                         {{"gradient", "of the convolution's result"},
+                          {"weights", "of the convolution"},
+                          {"like", "the convolution's data, of which only the shape matters"}});
     def.infer = [self = *this](const OpView& v) {
         require_numeric(v, 0);
         require_same_dtype(v);
@@ -279,17 +288,14 @@ OpDef Family::data_gradient() const {
 }
 
 OpDef Family::weights_gradient() const {
-    OpDef def;
-    def.name = gradient_name("weights");
-    def.family = "convolution";
-    def.doc = concat("The gradient of ", name("conv"),
-                     " with respect to its weights, from that of its result: for each tap the sum over all windows of "
-                     "gradient times what the tap reads. The attributes are those of the convolution.");
-    def.args = {{"gradient", "of the convolution's result"},
-                {"x", "the convolution's data"},
-                {"like", "the convolution's weights, of which only the shape matters"}};
-    def.attributes = attributes();
-    def.results = {"y"};
+    std::string doc =
+        concat("The gradient of ", name("conv"),
+               " with respect to its weights, from that of its result: for each tap the sum over all windows of "
+               "gradient times what the tap reads. The attributes are those of the convolution.");
+    OpDef def = declared(gradient_name("weights"), std::move(doc),
+                         {{"gradient", "of the convolution's result"},
+                          {"x", "the convolution's data"},
+                          {"like", "the convolution's weights, of which only the shape matters"}});
     def.infer = [self = *this](const OpView& v) {
         require_numeric(v, 0);
         require_same_dtype(v);
@@ -376,25 +382,20 @@ Shape Family::transposed_shape(const OpView& v) const {
 }
 
 OpDef Family::transposed() const {
-    OpDef def;
-    def.name = name("conv_transpose");
-    def.family = "convolution";
-    def.doc = concat("The transposed convolution over ", axes_, " spatial ", axes_ == 1 ? "axis" : "axes",
-                     ": the gradient of ", name("conv"),
-                     " with respect to its data. The weights are those of that "
-                     "convolution, so that their output channels are the channels of `x`, and so are stride, dilation "
-                     "and padding. Of the extents that the convolution would bring to that of `x` the smallest is "
-                     "taken, (input - 1) * stride + span - padding, plus output_padding; for padding \"same\" it is "
-                     "input * stride.");
-    def.args = {{"x", "numbers: data in the order of data_layout"},
-                {"weights", "of the same dtype, in the order of weights_layout"}};
-    def.attributes = attributes();
+    std::string doc =
+        concat("The transposed convolution over ", axes_, " spatial ", axes_ == 1 ? "axis" : "axes",
+               ": the gradient of ", name("conv"),
+               " with respect to its data. The weights are those of that "
+               "convolution, so that their output channels are the channels of `x`, and so are stride, dilation "
+               "and padding. Of the extents that the convolution would bring to that of `x` the smallest is "
+               "taken, (input - 1) * stride + span - padding, plus output_padding; for padding \"same\" it is "
+               "input * stride.");
+    OpDef def = declared(name("conv_transpose"), std::move(doc), data_and_weights());
     def.attributes.push_back(optional_attr("output_padding", AttributeKind::integers, std::vector<std::int64_t>{0},
                                            "added to the spatial extents of the result, at the end; below the "
                                            "stride; one number for all axes or one for each"));
     def.attributes.push_back(optional_attr("output_shape", AttributeKind::shape, {},
                                            "the spatial extents of the result, in place of output_padding"));
-    def.results = {"y"};
     def.infer = [self = *this](const OpView& v) {
         require_numeric(v, 0);
         require_same_dtype(v);
@@ -420,18 +421,13 @@ OpDef Family::transposed() const {
 }
 
 OpDef Family::depthwise() const {
-    OpDef def;
-    def.name = name("depthwise_conv");
-    def.family = "convolution";
-    def.doc = concat("The convolution of each channel by itself: ", name("conv"),
-                     " with as many groups as channels. The weights have as many input channels as the data, and their "
-                     "output channels are the channel multiplier m: output channel c*m + j is channel c under "
-                     "weights j.",
-                     windows_doc);
-    def.args = {{"x", "numbers: data in the order of data_layout"},
-                {"weights", "of the same dtype, in the order of weights_layout"}};
-    def.attributes = attributes(false);
-    def.results = {"y"};
+    std::string doc =
+        concat("The convolution of each channel by itself: ", name("conv"),
+               " with as many groups as channels. The weights have as many input channels as the data, and their "
+               "output channels are the channel multiplier m: output channel c*m + j is channel c under "
+               "weights j.",
+               windows_doc);
+    OpDef def = declared(name("depthwise_conv"), std::move(doc), data_and_weights(), false);
     def.infer = [self = *this](const OpView& v) {
         require_numeric(v, 0);
         require_same_dtype(v);
