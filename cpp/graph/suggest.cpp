@@ -29,6 +29,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return previous[b.size()];
 }
 
+bool equal_but_for_case(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
 }  // namespace
 
 std::string did_you_mean(std::string_view given, const std::vector<std::string_view>& candidates) {
@@ -38,7 +43,8 @@ std::string did_you_mean(std::string_view given, const std::vector<std::string_v
     for (const std::string_view candidate : candidates) {
         // A name that continues the given one, or the reverse ("axes" for "axis" is near anyway).
         const bool extends = given.size() >= 3 && (candidate.starts_with(given) || given.starts_with(candidate));
-        const std::size_t distance = extends && candidate.size() >= 3 ? 1 : edit_distance(given, candidate);
+        const bool close = (extends && candidate.size() >= 3) || equal_but_for_case(given, candidate);
+        const std::size_t distance = close ? 1 : edit_distance(given, candidate);
         if (distance < best_distance) {
             best = candidate;
             best_distance = distance;

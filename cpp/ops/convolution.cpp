@@ -347,7 +347,7 @@ Shape Family::transposed_shape(const OpView& v) const {
             v.fail(concat("output_padding is ", more[k], " along spatial axis ", k, ", but must be below the stride, ",
                           strides[k], ", since the convolution back would have more windows otherwise"));
         }
-        if (more[k] > 0 && !v.has("output_shape") && is_same(v)) {
+        if (more[k] > 0 && is_same(v)) {
             v.fail(concat("output_padding is ", more[k],
                           ", but with padding \"same\" the result is input * stride, the "
                           "largest that has so many windows; give output_shape for a smaller one"));
@@ -359,6 +359,8 @@ Shape Family::transposed_shape(const OpView& v) const {
         }
     }
     if (v.has("output_shape")) {
+        if (std::any_of(more.begin(), more.end(), [](std::int64_t amount) { return amount > 0; }))
+            v.fail("both output_padding and output_shape are given; leave one out");
         const Shape& wanted = v.shape("output_shape");
         if (!wanted.has_rank() || wanted.rank() != axes_)
             v.fail(concat("output_shape is ", wanted.str(), "; give the ", axes_, " spatial extents of the result"));
@@ -370,10 +372,10 @@ Shape Family::transposed_shape(const OpView& v) const {
         for (std::size_t k = 0; k < axes.size(); ++k) {
             const Dim& windows = x[static_cast<int>(2 + k)];
             if (dims_agree(axes[k].output, windows)) continue;
+            const Dim usual = smallest_inputs(v, spatial_dims(x), spatial_dims(w))[k];
             v.fail(concat("output_shape is ", wanted.str(), ", whose spatial axis ", k, " has ", axes[k].output.str(),
-                          " windows, but the data have ", windows.str(), "; from ",
-                          smallest_inputs(v, spatial_dims(x), spatial_dims(w))[k].str(), " on, ", strides[k],
-                          " extents are possible"));
+                          " windows, but the data have ", windows.str(), "; without output_shape the axis has ",
+                          usual.str()));
         }
     }
     const Shape result = with_dims({x[0], w[1] * Dim(groups)}, dims);
@@ -445,10 +447,13 @@ OpDef Family::depthwise() const {
     def.body = CompositeBody{[self = *this](CompositeContext& c) {
         const Tensor& x = c.input(0);
         const Tensor w = arranged(c.input(1), c.op.string("weights_layout"), self.weights_first());
-        const Dim channels = self.data_shape(c.op, 0)[1];
+        // Whichever of the two tells.
+        const Dim given = self.data_shape(c.op, 0)[1];
+        const Dim channels = given.is_known() ? given : w.shape()[1];
         if (!channels.is_known()) {
             c.op.fail(
-                "the number of channels must be known before its gradient is taken; give the placeholder's shape");
+                "the number of channels must be known before its gradient is taken; give it in the shape of the "
+                "data or of the weights");
         }
         std::string order = self.weights_first();
         std::swap(order[0], order[1]);

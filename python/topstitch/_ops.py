@@ -21,9 +21,12 @@ def _python_name(attribute: str) -> str:
 
 
 def _convert(op: str, name: str, kind: str, value: Any) -> Any:
-    """Let a single integer stand for a list of one. Text names a rule ("same")."""
-    if kind != "integers" or isinstance(value, (list, tuple, str)):
+    """Let an integer stand for a list of one, pairs of paddings for all in turn, and text for a rule ("same")."""
+    if kind != "integers" or isinstance(value, str):
         return value
+    if isinstance(value, (list, tuple)):
+        pairs = name == "padding" and len(value) > 0 and {type(pair) for pair in value} <= {list, tuple}
+        return [amount for pair in value for amount in pair] if pairs else value
     try:
         return [operator.index(value)]
     except TypeError:

@@ -445,6 +445,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "three paddings": ({"padding": [1, 1, 1]}, "padding has 3 numbers"),
     "negative padding": ({"padding": -1}, "padding has -1"),
     "unknown padding": ({"padding": "sane"}, "did you mean 'same'"),
+    "capital letters": ({"padding": "SAME"}, "did you mean 'same'"),
     "no groups": ({"groups": 0}, "groups is 0"),
     "groups that do not divide": ({"groups": 4}, "6 channels, which 4 groups do not divide"),
     "groups without their weights": ({"groups": 2}, "check data_layout, weights_layout and groups"),
@@ -495,11 +496,23 @@ def test_errors_of_shapes_and_dtypes() -> None:
         ts.depthwise_conv2d(x, graph.placeholder((1, 5, 3, 3)))
 
 
+def test_channels_of_a_depthwise_convolution_may_be_told_by_its_weights() -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder((2, -1, 6, 6)), graph.placeholder((2, 4, 3, 3))
+    y = ts.depthwise_conv2d(x, w)
+    gradient = ts.gradients(ts.sum(y), [w])[w]
+    data = np.random.default_rng(0).standard_normal((2, 4, 6, 6)).astype(np.float32)
+    (got,) = graph.run({x: data, w: np.ones((2, 4, 3, 3), np.float32)}, [gradient])
+    windows = np.lib.stride_tricks.sliding_window_view(data.astype(float), (4, 4), (2, 3)).sum((0, 4, 5))
+    np.testing.assert_allclose(got, np.broadcast_to(windows, (2, 4, 3, 3)), rtol=1e-4, atol=1e-4)
+
+
 def test_numbers_may_be_arrays() -> None:
     graph = ts.Graph()
     x, w = graph.placeholder(X), graph.placeholder(W)
     assert tuple(ts.conv2d(x, w, stride=np.array([2, 1])).shape) == (2, 8, 4, 7)
     assert tuple(ts.conv2d(x, w, stride=np.int64(2)).shape) == (2, 8, 4, 4)
+    assert tuple(ts.conv2d(x, w, padding=[(1, 2), (0, 1)]).shape) == (2, 8, 10, 8)
     assert tuple(ts.conv2d(graph.placeholder((2, 6, 0, 9)), w, padding="same").shape) == (2, 8, 0, 9)
 
 
