@@ -33,6 +33,32 @@ Indices with_spatial(const Index& a, const Index& b, const Index& c, const Indic
     return all;
 }
 
+// --- Checks: a graph that was read from text may hold anything.
+
+// All inputs have one dtype of numbers and one known rank, with a spatial axis at least.
+void require_forms(const OpView& v) {
+    require_numeric(v, 0);
+    require_same_dtype(v);
+    const Shape& first = v.in_shape(0);
+    for (int k = 0; k < v.num_inputs(); ++k) {
+        const Shape& shape = v.in_shape(k);
+        if (shape.has_rank() && shape.rank() > leading && first.has_rank() && shape.rank() == first.rank()) continue;
+        v.fail(concat(input_name(v, k), " has shape ", shape.str(), ", but all inputs need one known rank above ",
+                      leading));
+    }
+}
+
+void require_equal(const OpView& v, const char* what, const Dim& a, const Dim& b) {
+    if (!dims_agree(a, b)) v.fail(concat("the ", what, " of its inputs differ: ", a.str(), " and ", b.str()));
+}
+
+// The windows of a gradient are those of the convolution.
+void require_windows(const OpView& v, const Shape& gradient, const std::vector<WindowAxis>& axes) {
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+        require_equal(v, "windows", gradient[leading + static_cast<int>(k)], axes[k].output);
+    }
+}
+
 // Input `k` at a place that may lie outside of it, where it is zero.
 Value padded_operand(ElementContext& c, int k, const Index& a, const Index& b, const Index& channel,
                      const Indices& positions) {
@@ -99,9 +125,12 @@ OpDef convolution() {
     OpDef def = internal_op("convolution_forward", "The convolution of data and weights.");
     def.args = {{"x", "data"}, {"w", "weights"}};
     def.infer = [](const OpView& v) {
+        require_forms(v);
+        const Shape& x = v.in_shape(0);
+        require_equal(v, "groups", x[1], v.in_shape(1)[0]);
+        require_equal(v, "channels", x[2], v.in_shape(1)[2]);
         std::vector<Dim> outputs;
         for (const WindowAxis& axis : forward_axes(v)) outputs.push_back(axis.output);
-        const Shape& x = v.in_shape(0);
         return std::vector{TensorType{v.input(0).dtype, with_spatial(x[0], x[1], v.in_shape(1)[1], outputs)}};
     };
     const auto taps = [](const Indices& reduce) { return Indices(reduce.begin() + 1, reduce.end()); };
@@ -128,7 +157,19 @@ OpDef convolution() {
 OpDef weights_gradient() {
     OpDef def = internal_op("convolution_weights", "The gradient of a convolution with respect to its weights.");
     def.args = {{"x", "data"}, {"gradient", "of the result"}, {"like", "weights, of which only the shape matters"}};
-    def.infer = [](const OpView& v) { return std::vector{TensorType{v.input(0).dtype, v.in_shape(2)}}; };
+    def.infer = [](const OpView& v) {
+        require_forms(v);
+        const Shape& x = v.in_shape(0);
+        const Shape& gradient = v.in_shape(1);
+        const Shape& w = v.in_shape(2);
+        require_equal(v, "batches", x[0], gradient[0]);
+        require_equal(v, "groups", x[1], gradient[1]);
+        require_equal(v, "groups", x[1], w[0]);
+        require_equal(v, "output channels", gradient[2], w[1]);
+        require_equal(v, "channels", x[2], w[2]);
+        require_windows(v, gradient, window_axes(v, spatial_dims(x), spatial_dims(w)));
+        return std::vector{TensorType{v.input(0).dtype, w}};
+    };
     const auto windows = [](const Indices& reduce) { return Indices(reduce.begin() + 1, reduce.end()); };
     def.body = window_contraction(
         [](const OpView& v) {
@@ -226,6 +267,16 @@ OpDef data_gradient() {
     def.args = {{"gradient", "of the result"}, {"w", "weights"}};
     def.attributes.push_back(required_attr("input", AttributeKind::shape, "the spatial extents of the data"));
     def.infer = [](const OpView& v) {
+        require_forms(v);
+        const Shape& w = v.in_shape(1);
+        const Shape& input = v.shape("input");
+        if (!input.has_rank() || input.rank() + leading != w.rank())
+            v.fail(concat("input is ", input.str(), "; it needs ", w.rank() - leading, " extents"));
+        require_equal(v, "groups", v.in_shape(0)[1], w[0]);
+        require_equal(v, "output channels", v.in_shape(0)[2], w[1]);
+        std::vector<WindowAxis> windows;
+        for (const DataAxis& axis : data_axes(v)) windows.push_back(axis.window);
+        require_windows(v, v.in_shape(0), windows);
         std::vector<Dim> dims;
         for (const DataAxis& axis : data_axes(v)) {
             dims.push_back(axis.quotients());
