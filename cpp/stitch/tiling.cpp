@@ -121,7 +121,9 @@ std::optional<Tiling> TilingChooser::run() {
     const auto bytes = static_cast<int>(size_of(compute_type(type_)));
     tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
     tiling.unroll = unroll_for(cost_of(partition_, region_));
-    if (shares_window()) return choose_staged(tiling);
+    const std::vector<bool>& deciding = access(contraction_).exists_vars;
+    const bool everywhere = std::find(deciding.begin(), deciding.end(), true) == deciding.end();
+    if (shares_window() || !everywhere) return choose_staged(tiling);
     if (tiling.columns.empty()) {
         std::swap(tiling.rows, tiling.columns);
         tiling.row_factor = 1;

@@ -40,6 +40,11 @@ bool TilingChooser::shares_window() const {
 }
 
 std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
+    const Member& member = region_.members.at(contraction_);
+    for (const Index& position : access(contraction_).positions) {
+        const Index over = over_region(position, member);
+        if (over.lower_bound().is_unknown() || over.upper_bound().is_unknown()) return std::nullopt;
+    }
     const std::int64_t reduce = count(classified.reduce);
     const std::int64_t results = count(classified.rows) * count(classified.columns) * count(classified.batch);
     if (results * reduce < min_products) return std::nullopt;

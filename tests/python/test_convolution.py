@@ -188,6 +188,8 @@ LARGE = {
     "odd strided": Problem(4, 16, 24, (15, 13), (5, 4), (2, 3), (1, 1), [(2, 1), (0, 3)]),
     "pointwise": Problem(2, 48, 70, (20, 20), (1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)]),
     "strided pointwise": Problem(2, 48, 70, (21, 20), (1, 1), (2, 2), (1, 1), [(0, 0), (0, 0)]),
+    "strided and dilated pointwise": Problem(2, 48, 70, (21, 20), (1, 1), (2, 2), (2, 2), [(0, 0), (0, 0)]),
+    "strided and dilated": Problem(2, 24, 40, (21, 20), (3, 2), (2, 3), (2, 2), [(2, 1), (0, 3)]),
     "wide": Problem(1, 3, 8, (4, 300), (3, 7), (1, 1), (1, 2), [(1, 1), (6, 6)]),
     "volume": Problem(2, 9, 20, (6, 7, 8), (3, 3, 3), (1, 2, 1), (1, 1, 1), [(1, 1), (1, 1), (0, 1)]),
     "signal": Problem(2, 24, 40, (400,), (9,), (1,), (2,), [(8, 8)]),
@@ -292,12 +294,13 @@ def test_empty_batch_of_pointwise_convolutions() -> None:
     assert not np.asarray(gradient).any()
 
 
+@pytest.mark.parametrize("kernel", [1, 4])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("dilation", [1, 2])
-def test_nan_stays_where_it_is_read(stride: int, dilation: int) -> None:
+def test_nan_stays_where_it_is_read(stride: int, dilation: int, kernel: int) -> None:
     """A window that does not read a NaN is not touched by it, in the result and in the gradient."""
     rng = np.random.default_rng(0)
-    x, w = rng.standard_normal((2, 8, 16, 16)).astype("f"), rng.standard_normal((12, 8, 4, 4)).astype("f")
+    x, w = rng.standard_normal((2, 8, 16, 16)).astype("f"), rng.standard_normal((12, 8, kernel, kernel)).astype("f")
     options: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": 3}
     geometry = (stride, stride), (dilation, dilation), [(3, 3), (3, 3)]
     clean = run_conv(x, w, **options)
