@@ -47,3 +47,17 @@ def assert_matches(result: Any, expected: Any, tolerance: float, what: str, scal
     allowed = tolerance * EPSILON[name] * max(magnitude, np.finfo(np.float32).tiny)
     error = float(np.abs(got[finite] - expected[finite]).max())
     assert error <= allowed, f"{what}: error {error:.3g}, allowed {allowed:.3g} ({name}, largest value {magnitude:.3g})"
+
+
+def assert_sum_of_products(got: Any, expected: np.ndarray, magnitude: np.ndarray, count: int, what: str) -> None:
+    """A sum of `count` products errs by about as many roundings of the sum of their magnitudes, at most."""
+    got = np.asarray(got)
+    assert got.shape == expected.shape, what
+    if got.dtype.name not in EPSILON:
+        np.testing.assert_array_equal(got, expected.astype(got.dtype), err_msg=what)
+        return
+    narrow = got.dtype.name in ("float16", "bfloat16")
+    epsilon = 2.0**-23 if narrow else EPSILON[got.dtype.name]
+    allowed = (4 + count**0.5) * epsilon * magnitude + EPSILON[got.dtype.name] * np.abs(expected) + 1e-30
+    error = np.abs(got.astype(np.float64) - expected)
+    assert (error <= allowed).all(), f"{what}: {error.max()} at {np.unravel_index(error.argmax(), error.shape)}"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import topstitch as ts
-from oracle import EPSILON
+from oracle import assert_sum_of_products
 
 
 def random(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
@@ -19,19 +19,6 @@ def random(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.
     if dtype.startswith(("int", "uint")):
         return rng.integers(0 if dtype[0] == "u" else -9, 9, shape).astype(dtype)
     return rng.standard_normal(shape).astype(dtype)
-
-
-def close(result: Any, expected: np.ndarray, bound: np.ndarray, inner: int, what: str) -> None:
-    """The error of a sum of products is at most about `inner` roundings of the sum of magnitudes."""
-    got = np.asarray(result)
-    assert got.shape == expected.shape, what
-    if got.dtype.name not in EPSILON:
-        np.testing.assert_array_equal(got, expected.astype(got.dtype), err_msg=what)
-        return
-    epsilon = 2.0**-23 if got.dtype.name in ("float16", "bfloat16") else EPSILON[got.dtype.name]
-    allowed = (4 + inner**0.5) * epsilon * bound + EPSILON[got.dtype.name] * np.abs(expected) + 1e-30
-    error = np.abs(got.astype(np.float64) - expected)
-    assert (error <= allowed).all(), f"{what}: {error.max()} at {np.unravel_index(error.argmax(), error.shape)}"
 
 
 def check(a: np.ndarray, b: np.ndarray, **options: Any) -> None:
@@ -43,7 +30,7 @@ def check(a: np.ndarray, b: np.ndarray, **options: Any) -> None:
     with np.errstate(over="ignore"):
         expected = np.matmul(a.astype(wide), b.astype(wide))
     bound = np.matmul(np.abs(a.astype(wide)), np.abs(b.astype(wide)))
-    close(result, expected, bound, a.shape[-1], f"{a.dtype} {a.shape} @ {b.shape} {options}")
+    assert_sum_of_products(result, expected, bound, a.shape[-1], f"{a.dtype} {a.shape} @ {b.shape} {options}")
 
 
 SIZES = (1, 2, 5, 6, 7, 12, 15, 16, 17, 31, 33, 64, 97)
@@ -104,7 +91,9 @@ def test_transposed_operands_and_results(transposed_a: bool, transposed_b: bool,
     y = ts.transpose(y) if swapped else y
     left, right = (a.T if transposed_a else a).astype(np.float64), (b.T if transposed_b else b).astype(np.float64)
     expected, bound = left @ right, np.abs(left) @ np.abs(right)
-    close(graph.run({x: a, w: b}, y), expected.T if swapped else expected, bound.T if swapped else bound, 90, "layout")
+    assert_sum_of_products(
+        graph.run({x: a, w: b}, y), expected.T if swapped else expected, bound.T if swapped else bound, 90, "layout"
+    )
 
 
 def test_strided_feeds() -> None:
@@ -129,7 +118,9 @@ def test_unknown_dims_compile_once() -> None:
     for m, n, k in ((64, 80, 96), (65, 81, 97), (200, 33, 600), (3, 400, 257), (70, 90, 2), (64, 0, 7), (64, 64, 512)):
         a, b = random((m, k)), random((k, n), seed=1)
         expected = a.astype(np.float64) @ b.astype(np.float64)
-        close(executable.run(a, b), expected, np.abs(a).astype(np.float64) @ np.abs(b), k, f"{m} {n} {k}")
+        assert_sum_of_products(
+            executable.run(a, b), expected, np.abs(a).astype(np.float64) @ np.abs(b), k, f"{m} {n} {k}"
+        )
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
@@ -150,8 +141,8 @@ def test_bias_and_activation_are_stitched(m: int, n: int, k: int) -> None:
     got_y, got_z = executable.run(a, b, bias)
     expected = a.astype(np.float64) @ b + bias
     bound = np.abs(a).astype(np.float64) @ np.abs(b) + np.abs(bias)
-    close(got_z, expected, bound, k, "bias")
-    close(got_y, gelu(expected), 1.2 * bound, k, "gelu")
+    assert_sum_of_products(got_z, expected, bound, k, "bias")
+    assert_sum_of_products(got_y, gelu(expected), 1.2 * bound, k, "gelu")
 
 
 def test_update_in_place() -> None:
@@ -164,7 +155,7 @@ def test_update_in_place() -> None:
         graph.run({x: a, dy: g}, [], step)
     change = a.astype(np.float64).T @ g
     bound = np.abs(a).astype(np.float64).T @ np.abs(g) + np.abs(w0)
-    close(graph.variable_value(w), w0 - 0.25 * change, bound, 300, "update")
+    assert_sum_of_products(graph.variable_value(w), w0 - 0.25 * change, bound, 300, "update")
 
 
 def test_residual_and_scale_at_the_edges() -> None:
@@ -174,7 +165,9 @@ def test_residual_and_scale_at_the_edges() -> None:
     x, w, res, s = (graph.placeholder(v.shape) for v in (a, b, r, scale))
     y = graph.run({x: a, w: b, res: r, s: scale}, res + s * ts.matmul(x, w))
     expected = r + scale * (a.astype(np.float64) @ b)
-    close(y, expected, np.abs(r) + np.abs(scale) * (np.abs(a).astype(np.float64) @ np.abs(b)), 100, "residual")
+    assert_sum_of_products(
+        y, expected, np.abs(r) + np.abs(scale) * (np.abs(a).astype(np.float64) @ np.abs(b)), 100, "residual"
+    )
 
 
 @pytest.mark.parametrize("interpret", [False, True])
@@ -208,6 +201,6 @@ def test_a_reduced_axis_of_any_length_is_split(inner: int) -> None:
             a, b = random((24, length), seed=length), random((length, 32), seed=1)
             expected = a.astype(float) @ b.astype(float)
             bound = np.abs(a.astype(float)) @ np.abs(b.astype(float))
-            close(executable.run(a, b), expected, bound, length, f"24 x {length} x 32")
+            assert_sum_of_products(executable.run(a, b), expected, bound, length, f"24 x {length} x 32")
     finally:
         ts.set_num_threads(before)

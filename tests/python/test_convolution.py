@@ -14,7 +14,7 @@ import pytest
 
 import conv_reference as reference
 import topstitch as ts
-from oracle import EPSILON
+from oracle import assert_sum_of_products
 
 SPATIAL = "DHW"
 
@@ -85,20 +85,6 @@ class Problem:
         return x, w, g
 
 
-def assert_close(got: Any, expected: np.ndarray, magnitude: np.ndarray, count: int, what: str) -> None:
-    """A sum of `count` products errs by about as many roundings of the sum of their magnitudes, at most."""
-    got = np.asarray(got)
-    assert got.shape == expected.shape, what
-    if got.dtype.name not in EPSILON:
-        np.testing.assert_array_equal(got, expected.astype(got.dtype), err_msg=what)
-        return
-    narrow = got.dtype.name in ("float16", "bfloat16")
-    epsilon = 2.0**-23 if narrow else EPSILON[got.dtype.name]
-    allowed = (4 + count**0.5) * epsilon * magnitude + EPSILON[got.dtype.name] * np.abs(expected) + 1e-30
-    error = np.abs(got.astype(np.float64) - expected)
-    assert (error <= allowed).all(), f"{what}: {error.max()} at {np.unravel_index(error.argmax(), error.shape)}"
-
-
 def check(p: Problem, seed: int = 0, **options: Any) -> None:
     """The forward convolution and both gradients."""
     x, w, g = p.arrays(seed)
@@ -120,13 +106,15 @@ def check(p: Problem, seed: int = 0, **options: Any) -> None:
     taps = int(np.prod(p.kernel)) * p.channels // p.groups
     with np.errstate(over="ignore"):
         expected = both(reference.conv, x, w, *p.geometry)
-        assert_close(results[0], p.fed(expected[0]), p.fed(expected[1]), taps, f"forward {p}")
+        assert_sum_of_products(results[0], p.fed(expected[0]), p.fed(expected[1]), taps, f"forward {p}")
         expected = both(reference.data_gradient, g, w, p.extents, *p.geometry)
         taps = int(np.prod(p.kernel)) * p.outputs // p.groups
-        assert_close(results[1], p.fed(expected[0]), p.fed(expected[1]), taps, f"data gradient {p}")
+        assert_sum_of_products(results[1], p.fed(expected[0]), p.fed(expected[1]), taps, f"data gradient {p}")
         expected = both(reference.weights_gradient, x, g, p.kernel, *p.geometry)
         count = p.batch * int(np.prod(p.out))
-        assert_close(results[2], p.fed(expected[0], True), p.fed(expected[1], True), count, f"weights gradient {p}")
+        assert_sum_of_products(
+            results[2], p.fed(expected[0], True), p.fed(expected[1], True), count, f"weights gradient {p}"
+        )
 
 
 def random_problem(rng: np.random.Generator, axes: int, large: bool = False) -> Problem:
@@ -226,7 +214,7 @@ def test_weights_that_are_not_contiguous(dtype: str) -> None:
         w, x = weights[:, :, k], data[:, 39:7:-2, ::2, ::-1]
         expected = reference.conv(x.astype(float), w.astype(float), (1, 1), (1, 1), [(1, 1), (1, 1)])
         bound = reference.conv(np.abs(x.astype(float)), np.abs(w.astype(float)), (1, 1), (1, 1), [(1, 1), (1, 1)])
-        assert_close(run_conv(x, w, padding=1), expected, bound, 144, f"view {k}")
+        assert_sum_of_products(run_conv(x, w, padding=1), expected, bound, 144, f"view {k}")
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
@@ -252,7 +240,7 @@ def test_transposed_volumes(stride: int, dtype: str) -> None:
         geometry = [stride] * 3, [1] * 3, [(1, 1), (0, 0), (1, 1)], 2
         expected = reference.data_gradient(x.astype(float), w.astype(float), extents, *geometry)
         bound = reference.data_gradient(np.abs(x.astype(float)), np.abs(w.astype(float)), extents, *geometry)
-        assert_close(got, expected, bound, 54, f"output_padding {more}")
+        assert_sum_of_products(got, expected, bound, 54, f"output_padding {more}")
 
 
 def test_transposed_depthwise_with_more_output_padding_than_padding() -> None:
