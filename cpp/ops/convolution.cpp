@@ -127,13 +127,11 @@ Tensor Family::data_of_windows(const OpView& v, const Tensor& gradient, const Te
     // [..., quotient, phase, quotient, phase] -> [..., position, position], of which the last ones may be too many.
     const std::vector<Dim>& dims = phases.shape().dims();
     std::vector<Dim> positions;
-    bool too_many = false;
-    for (std::size_t k = 0; k < input.size(); ++k) {
-        positions.push_back(dims[3 + 2 * k] * dims[4 + 2 * k]);
-        too_many = too_many || !(positions.back() == input[k]);
-    }
+    for (std::size_t k = 0; k < input.size(); ++k) positions.push_back(dims[3 + 2 * k] * dims[4 + 2 * k]);
     Tensor x = expr::reshape(phases, with_dims({dims[0], dims[1], dims[2]}, positions));
-    for (std::size_t k = 0; too_many && k < input.size(); ++k) x = axis_window(x, static_cast<int>(3 + k), 0, input[k]);
+    for (std::size_t k = 0; k < input.size(); ++k) {
+        if (!(positions[k] == input[k])) x = axis_window(x, static_cast<int>(3 + k), 0, input[k]);
+    }
     return data_back(v, x);
 }
 
@@ -170,9 +168,7 @@ TensorType Family::data_type(const OpView& v, const Dim& batch, const Dim& chann
 // Input `k` must have the shape of the convolution of data `x` and weights `w`.
 void Family::check_result(const OpView& v, int k, const Shape& x, const Shape& w) const {
     check_channels(v, x, w);
-    std::vector<Dim> dims{x[0], w[0]};
-    for (const WindowAxis& axis : window_axes(v, spatial_dims(x), spatial_dims(w))) dims.push_back(axis.output);
-    const Shape expected(dims);
+    const Shape expected = with_dims({x[0], w[0]}, outputs_of(window_axes(v, spatial_dims(x), spatial_dims(w))));
     const Shape given = data_shape(v, k);
     bool fits = true;
     for (int axis = 0; axis < given.rank(); ++axis) fits = fits && dims_agree(given[axis], expected[axis]);
@@ -231,8 +227,7 @@ OpDef Family::forward() const {
         const Shape x = self.data_shape(v, 0);
         const Shape w = self.weights_shape(v, 1);
         self.check_channels(v, x, w);
-        std::vector<Dim> outputs;
-        for (const WindowAxis& axis : window_axes(v, spatial_dims(x), spatial_dims(w))) outputs.push_back(axis.output);
+        const std::vector<Dim> outputs = outputs_of(window_axes(v, spatial_dims(x), spatial_dims(w)));
         return std::vector{self.data_type(v, x[0], w[0], outputs)};
     };
     def.body = CompositeBody{[self = *this](CompositeContext& c) {
@@ -324,11 +319,6 @@ OpDef Family::weights_gradient() const {
     return def;
 }
 
-bool is_same(const OpView& v) {
-    const auto* style = std::get_if<std::string>(&v.attribute("padding"));
-    return style != nullptr && *style != "valid";
-}
-
 // In the layouts of attributes; checks that the convolution of the result with the weights has the shape of `x`.
 Shape Family::transposed_shape(const OpView& v) const {
     const Shape x = data_shape(v, 0);
@@ -347,7 +337,7 @@ Shape Family::transposed_shape(const OpView& v) const {
             v.fail(concat("output_padding is ", more[k], " along spatial axis ", k, ", but must be below the stride, ",
                           strides[k], ", since the convolution back would have more windows otherwise"));
         }
-        if (more[k] > 0 && is_same(v)) {
+        if (more[k] > 0 && is_same_padding(v)) {
             v.fail(concat("output_padding is ", more[k],
                           ", but with padding \"same\" the result is input * stride, the "
                           "largest that has so many windows; give output_shape for a smaller one"));
@@ -440,8 +430,7 @@ OpDef Family::depthwise() const {
             v.fail(concat("the data have ", x[1].str(), " channels, but the weights are for ", w[1].str(),
                           "; they must be equal (the weights' output channels are the multiplier)"));
         }
-        std::vector<Dim> outputs;
-        for (const WindowAxis& axis : window_axes(v, spatial_dims(x), spatial_dims(w))) outputs.push_back(axis.output);
+        const std::vector<Dim> outputs = outputs_of(window_axes(v, spatial_dims(x), spatial_dims(w)));
         return std::vector{self.data_type(v, x[0], w[0] * w[1], outputs)};
     };
     def.body = CompositeBody{[self = *this](CompositeContext& c) {

@@ -8,7 +8,6 @@ namespace topstitch::ops {
 
 namespace {
 
-using loopir::ScalarOp;
 using loopir::ValueId;
 
 constexpr int leading = 3;  // axes before the spatial ones
@@ -69,7 +68,6 @@ Value padded_operand(ElementContext& c, int k, const Index& a, const Index& b, c
         valid = both(c.b, valid, within(c.b, positions[axis], extent));
     }
     const Indices at = with_spatial(a, b, channel, positions);
-    if (valid == loopir::no_value) return c.operand(k, at);
     return guarded_or_zero(c, valid, c.op.input(k).dtype, [&] { return c.operand(k, at); });
 }
 
@@ -129,8 +127,7 @@ OpDef convolution() {
         const Shape& x = v.in_shape(0);
         require_equal(v, "groups", x[1], v.in_shape(1)[0]);
         require_equal(v, "channels", x[2], v.in_shape(1)[2]);
-        std::vector<Dim> outputs;
-        for (const WindowAxis& axis : forward_axes(v)) outputs.push_back(axis.output);
+        const std::vector<Dim> outputs = outputs_of(forward_axes(v));
         return std::vector{TensorType{v.input(0).dtype, with_spatial(x[0], x[1], v.in_shape(1)[1], outputs)}};
     };
     const auto taps = [](const Indices& reduce) { return Indices(reduce.begin() + 1, reduce.end()); };
@@ -226,10 +223,8 @@ Meeting meeting(const DataAxis& axis, const Index& quotient, const Index& phase,
         return {floor_div(padded, stride) - step * Dim(axis.window.dilation), step * Dim(stride) + mod(padded, stride),
                 std::nullopt};
     }
-    // A multiple of the stride is added, so that no dividend is negative.
-    const Dim shift = ceil_div(axis.window.span(), stride);
-    const Index numerator = padded - step * Dim(axis.window.dilation) + Index(shift * Dim(stride));
-    return {floor_div(numerator, stride) - Index(shift), step, numerator};
+    const Index numerator = padded - step * Dim(axis.window.dilation);
+    return {floor_div(numerator, stride), step, numerator};
 }
 
 std::vector<Meeting> meetings(const OpView& v, const Indices& at, const Indices& reduce) {
@@ -268,23 +263,22 @@ OpDef data_gradient() {
     def.attributes.push_back(required_attr("input", AttributeKind::shape, "the spatial extents of the data"));
     def.infer = [](const OpView& v) {
         require_forms(v);
+        const Shape& gradient = v.in_shape(0);
         const Shape& w = v.in_shape(1);
         const Shape& input = v.shape("input");
         if (!input.has_rank() || input.rank() + leading != w.rank())
             v.fail(concat("input is ", input.str(), "; it needs ", w.rank() - leading, " extents"));
-        require_equal(v, "groups", v.in_shape(0)[1], w[0]);
-        require_equal(v, "output channels", v.in_shape(0)[2], w[1]);
+        require_equal(v, "groups", gradient[1], w[0]);
+        require_equal(v, "output channels", gradient[2], w[1]);
         std::vector<WindowAxis> windows;
-        for (const DataAxis& axis : data_axes(v)) windows.push_back(axis.window);
-        require_windows(v, v.in_shape(0), windows);
         std::vector<Dim> dims;
         for (const DataAxis& axis : data_axes(v)) {
+            windows.push_back(axis.window);
             dims.push_back(axis.quotients());
             dims.emplace_back(axis.phases);
         }
-        const Shape& gradient = v.in_shape(0);
-        return std::vector{
-            TensorType{v.input(0).dtype, with_spatial(gradient[0], gradient[1], v.in_shape(1)[2], dims)}};
+        require_windows(v, gradient, windows);
+        return std::vector{TensorType{v.input(0).dtype, with_spatial(gradient[0], gradient[1], w[2], dims)}};
     };
     def.body = window_contraction(
         [](const OpView& v) {

@@ -29,9 +29,11 @@ Padding same_padding(const WindowAxis& axis, bool lower) {
     return lower ? Padding{total - less, less} : Padding{less, total - less};
 }
 
+// Before and after each axis in turn; 0 when a name stands for the numbers.
 std::vector<std::int64_t> explicit_padding(const OpView& view, int axes) {
-    const auto& given = view.integers("padding");
     const auto count = static_cast<std::size_t>(axes);
+    if (std::holds_alternative<std::string>(view.attribute("padding"))) return std::vector<std::int64_t>(2 * count, 0);
+    const auto& given = view.integers("padding");
     if (given.size() != 1 && given.size() != count && given.size() != 2 * count) {
         view.fail(concat("padding has ", given.size(), " numbers; give one for all ", axes, " spatial axes, ", count,
                          " (one for each axis), ", 2 * count,
@@ -104,25 +106,19 @@ std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& 
     const std::vector<std::int64_t> strides =
         view.has("stride") ? numbers_for_axes(view, "stride", count, 1) : numbers_of(kernel);
     const std::vector<std::int64_t> dilations = numbers_for_axes(view, "dilation", count, 1);
-    const auto* style = std::get_if<std::string>(&view.attribute("padding"));
-    const std::vector<std::int64_t> padding =
-        style == nullptr ? explicit_padding(view, count) : std::vector<std::int64_t>();
+    const bool is_same = is_same_padding(view);
+    const std::vector<std::int64_t> padding = explicit_padding(view, count);
     std::vector<WindowAxis> axes;
     for (std::size_t k = 0; k < input.size(); ++k) {
         WindowAxis axis{input[k], {}, kernel[k], strides[k], dilations[k]};
         const Dim stride = axis.stride;
-        Padding around{0, 0};
-        if (style == nullptr) {
-            around = {padding[2 * k], padding[2 * k + 1]};
-        } else if (*style != "valid") {
-            around = same_padding(axis, *style == "same_lower");
-        }
+        Padding around{padding[2 * k], padding[2 * k + 1]};
+        if (is_same) around = same_padding(axis, view.string("padding") == "same_lower");
         axis.before = around.before;
         axis.after = around.after;
         const Dim free = input[k] + around.before + around.after - axis.span();
         if (axis.span().is_known() && axis.span().value() < 1)
             view.fail(concat("the window has ", kernel[k].str(), " elements along spatial axis ", k, "; it needs 1"));
-        const bool is_same = style != nullptr && *style != "valid";
         if (!is_same && free.is_known() && free.value() < 0) {
             const Dim padded = input[k] + around.before + around.after;
             view.fail(concat("the window spans ", axis.span().str(), " positions along spatial axis ", k, ", but the ",
@@ -146,16 +142,26 @@ std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& 
     return axes;
 }
 
+std::vector<Dim> outputs_of(const std::vector<WindowAxis>& axes) {
+    std::vector<Dim> outputs;
+    for (const WindowAxis& axis : axes) outputs.push_back(axis.output);
+    return outputs;
+}
+
+bool is_same_padding(const OpView& view) {
+    const auto* style = std::get_if<std::string>(&view.attribute("padding"));
+    return style != nullptr && *style != "valid";
+}
+
 std::vector<Dim> smallest_inputs(const OpView& view, const std::vector<Dim>& windows, const std::vector<Dim>& kernel) {
     const int count = static_cast<int>(windows.size());
     const std::vector<std::int64_t> strides = numbers_for_axes(view, "stride", count, 1);
     const std::vector<std::int64_t> dilations = numbers_for_axes(view, "dilation", count, 1);
-    const auto* style = std::get_if<std::string>(&view.attribute("padding"));
-    const std::vector<std::int64_t> padding =
-        style == nullptr ? explicit_padding(view, count) : std::vector<std::int64_t>(2 * windows.size(), 0);
+    const std::vector<std::int64_t> padding = explicit_padding(view, count);
+    const bool is_same = is_same_padding(view);
     std::vector<Dim> inputs;
     for (std::size_t k = 0; k < windows.size(); ++k) {
-        if (style != nullptr && *style != "valid") {
+        if (is_same) {
             inputs.push_back(windows[k] * Dim(strides[k]));
             continue;
         }

@@ -41,6 +41,10 @@ std::vector<std::int64_t> numbers_for_axes(const OpView& view, std::string_view 
 // input or the padding before it. Fails when a window is larger than the padded axis.
 std::vector<WindowAxis> window_axes(const OpView& view, const std::vector<Dim>& input, const std::vector<Dim>& kernel,
                                     bool ceil = false);
+// How many windows there are along each axis.
+std::vector<Dim> outputs_of(const std::vector<WindowAxis>& axes);
+// Whether the padding follows from the input: "same" or "same_lower".
+bool is_same_padding(const OpView& view);
 // The smallest extents over which the window of the attributes gives so many windows, as for "same" the product with
 // the stride.
 std::vector<Dim> smallest_inputs(const OpView& view, const std::vector<Dim>& windows, const std::vector<Dim>& kernel);

@@ -12,7 +12,8 @@ bool is_op(const OpNode& node, const char* name) {
     return node.def->name == name;
 }
 
-// Marks everything that targets and operations reach through data and control edges.
+}  // namespace
+
 std::vector<bool> reachable(const GraphData& graph, const std::vector<TensorRef>& targets,
                             const std::vector<OpId>& operations) {
     std::vector<bool> marked(graph.ops.size(), false);
@@ -29,6 +30,8 @@ std::vector<bool> reachable(const GraphData& graph, const std::vector<TensorRef>
     }
     return marked;
 }
+
+namespace {
 
 // For one variable: which assignments precede which operation. Creation order is a topological order, so
 // one sweep carries for each operation the latest assignment on any path into it.

@@ -31,6 +31,10 @@ class NeedsExactSizes : public Error {
 public:
     using Error::Error;
 };
+// Marks everything that targets and operations reach through data and control edges, while the graph's mutex is held.
+std::vector<bool> reachable(const GraphData& graph, const std::vector<TensorRef>& targets,
+                            const std::vector<OpId>& operations);
+
 // Throws NeedsExactSizes, naming the operation, when some dim of the program is neither a number nor an expression.
 void require_decided(const Program& program);
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/log.h"
+#include "passes/specialize.h"
 #include "runtime/executable_impl.h"
 
 namespace topstitch {
@@ -124,16 +125,7 @@ TensorType narrowed(const TensorType& declared, const ShapedType& given) {
 // depend on them is found here.
 void check_types(const GraphData& graph, const Signature& signature) {
     const std::lock_guard lock(graph.mutex);
-    std::vector<bool> wanted(graph.ops.size(), false);
-    std::vector<OpId> stack = signature.operations;
-    for (TensorRef target : signature.targets) stack.push_back(target.op);
-    while (!stack.empty()) {
-        const OpId op = stack.back();
-        stack.pop_back();
-        if (wanted[static_cast<std::size_t>(op)]) continue;
-        wanted[static_cast<std::size_t>(op)] = true;
-        for (TensorRef input : graph.op(op).inputs) stack.push_back(input.op);
-    }
+    const std::vector<bool> wanted = reachable(graph, signature.targets, signature.operations);
     std::map<TensorRef, TensorType> types;
     for (std::size_t k = 0; k < signature.feeds.size(); ++k) types[signature.feeds[k]] = signature.feed_types[k];
     for (std::size_t k = 0; k < graph.ops.size(); ++k) {

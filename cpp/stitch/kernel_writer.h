@@ -114,10 +114,6 @@ private:
     std::set<int> streamed_;
 };
 
-inline Dim ceil_div(const Dim& count, std::int64_t step) {
-    return floor_div(count + Dim(step - 1), Dim(step));
-}
-
 // The offset of digits in mixed radix, the first the most significant.
 Index row_major(const std::vector<std::pair<Index, Dim>>& digits);
 

@@ -60,7 +60,7 @@ public:
             left = floor_div(left, outer[k]);
         }
         digits.back() = begin_loop("last", {"last", last, false, true, 1});
-        stage_buffer_ = scratch_buffer("stage", shared_.stage, type_, Shape(outer).num_elements() * last, true);
+        stage_buffer_ = scratch_buffer("stage", shared_.stage, type_, stage_size(), true);
         std::fill(vars_.begin(), vars_.end(), Index(0));
         Indices positions(positions_.size());
         for (std::size_t k = 0; k < stage_.size(); ++k) {
@@ -391,9 +391,7 @@ private:
         if (std::find(deciding.begin(), deciding.end(), true) == deciding.end()) return exists;
         in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
             const auto& body = std::get<ReduceBody>(def.body);
-            if (body.exists) {
-                exists = body.exists(context, home(contraction_), reduce_domain(contraction_, body, context.op));
-            }
+            exists = body.exists(context, home(contraction_), reduce_domain(contraction_, body, context.op));
             return Value{};
         });
         return exists;
@@ -415,9 +413,7 @@ private:
     bool is_staged(const Side& side) const { return tiling_.staged() && side.factor == 0; }
 
     void find_stage() {
-        const Member& member = region_.members.at(contraction_);
-        for (const Index& position : access(contraction_).positions)
-            positions_.push_back(over_region(position, member));
+        positions_ = over_region(access(contraction_).positions, region_.members.at(contraction_));
         for (const Tiling::StageAxis& axis : tiling_.stage) {
             if (axis.var >= 0) {
                 const Dim& extent = region_.vars[static_cast<std::size_t>(axis.var)].extent;
@@ -441,6 +437,12 @@ private:
         }
     }
 
+    Dim stage_size() const {
+        Dim size = 1;
+        for (const StageDigit& digit : stage_) size = size * digit.extent;
+        return size;
+    }
+
     Index stage_offset(const Indices& digits) const {
         std::vector<std::pair<Index, Dim>> joint;
         for (std::size_t k = 0; k < stage_.size(); ++k) joint.emplace_back(digits[k], stage_[k].extent);
@@ -449,11 +451,7 @@ private:
 
     // The factor's element for the variables as they are bound.
     ValueId staged_value() {
-        if (stage_buffer_ < 0) {
-            Dim size = 1;
-            for (const StageDigit& digit : stage_) size = size * digit.extent;
-            stage_buffer_ = scratch_buffer("stage", shared_.stage, type_, size, false);
-        }
+        if (stage_buffer_ < 0) stage_buffer_ = scratch_buffer("stage", shared_.stage, type_, stage_size(), false);
         Indices digits;
         for (const StageDigit& digit : stage_) {
             if (digit.position < 0) {

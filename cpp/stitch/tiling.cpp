@@ -50,6 +50,8 @@ bool TilingChooser::find_contraction() {
     type_ = program_.graph->type({contraction_, 0}).dtype;
     if (is_complex(type_) || type_ == DType::boolean) return false;
     for (const std::vector<bool>& own : access(contraction_).factor_vars) used_.push_back(over_region_vars(own));
+    deciding_ = over_region_vars(access(contraction_).exists_vars);
+    positions_ = over_region(access(contraction_).positions, region_.members.at(contraction_));
     phases_ = find_phases(partition_, region_);
     return std::none_of(region_.outputs.begin(), region_.outputs.end(), [this](OpId op) { return phases_.row.at(op); });
 }
@@ -121,8 +123,7 @@ std::optional<Tiling> TilingChooser::run() {
     const auto bytes = static_cast<int>(size_of(compute_type(type_)));
     tiling.lanes = std::max(machine_.vector_bytes / bytes, 1);
     tiling.unroll = unroll_for(cost_of(partition_, region_));
-    const std::vector<bool>& deciding = access(contraction_).exists_vars;
-    const bool everywhere = std::find(deciding.begin(), deciding.end(), true) == deciding.end();
+    const bool everywhere = std::find(deciding_.begin(), deciding_.end(), true) == deciding_.end();
     if (shares_window() || !everywhere) return choose_staged(tiling);
     if (tiling.columns.empty()) {
         std::swap(tiling.rows, tiling.columns);

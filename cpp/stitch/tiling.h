@@ -84,6 +84,8 @@ private:
     Phases phases_;
     std::vector<RegionAccess> accesses_;
     std::vector<std::vector<bool>> used_;  // by factor: the variables of the region that it depends on
+    std::vector<bool> deciding_;           // variables of the region that decide whether there is a product
+    Indices positions_;                    // of the window, over the variables of the region
     bool columns_contiguous_ = true;       // the column factor lies along the columns in memory
 };
 

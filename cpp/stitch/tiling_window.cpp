@@ -28,33 +28,29 @@ constexpr double scattered_store = 1;  // cycles of each lane that is stored by 
 
 // Whether iterations share what they read: a position that is made of a reduced and of another variable.
 bool TilingChooser::shares_window() const {
-    const Member& member = region_.members.at(contraction_);
-    return std::any_of(
-        access(contraction_).positions.begin(), access(contraction_).positions.end(), [&](const Index& position) {
-            std::vector<VarId> vars;
-            over_region(position, member).collect_vars(vars);
-            const auto is_row = [this](VarId v) { return region_.vars[static_cast<std::size_t>(v)].row; };
-            const auto rows = std::count_if(vars.begin(), vars.end(), is_row);
-            return rows > 0 && rows < static_cast<std::ptrdiff_t>(vars.size());
-        });
+    return std::any_of(positions_.begin(), positions_.end(), [&](const Index& position) {
+        std::vector<VarId> vars;
+        position.collect_vars(vars);
+        const auto is_row = [this](VarId v) { return region_.vars[static_cast<std::size_t>(v)].row; };
+        const auto rows = std::count_if(vars.begin(), vars.end(), is_row);
+        return rows > 0 && rows < static_cast<std::ptrdiff_t>(vars.size());
+    });
 }
 
 std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
-    const Member& member = region_.members.at(contraction_);
-    for (const Index& position : access(contraction_).positions) {
-        const Index over = over_region(position, member);
-        if (over.lower_bound().is_unknown() || over.upper_bound().is_unknown()) return std::nullopt;
+    for (const Index& position : positions_) {
+        if (position.lower_bound().is_unknown() || position.upper_bound().is_unknown()) return std::nullopt;
     }
     const std::int64_t reduce = count(classified.reduce);
     const std::int64_t results = count(classified.rows) * count(classified.columns) * count(classified.batch);
     if (results * reduce < min_products) return std::nullopt;
     // All of a panel has a product, or nothing of it has.
-    const std::vector<bool> deciding = over_region_vars(access(contraction_).exists_vars);
+    const auto decides = [&](VarId var) { return deciding_[static_cast<std::size_t>(var)]; };
     for (std::vector<VarId>* vars : {&classified.rows, &classified.columns}) {
-        const auto decides = [&](VarId var) { return deciding[static_cast<std::size_t>(var)]; };
         std::copy_if(vars->begin(), vars->end(), std::back_inserter(classified.batch), decides);
         std::erase_if(*vars, decides);
     }
+    for (std::vector<VarId>* vars : {&classified.rows, &classified.columns, &classified.batch}) sort_by_store(*vars);
     Candidate best = window_in_rows(classified);
     for (const std::optional<Candidate>& other : {window_in_lanes(classified), batch_in_lanes(classified)}) {
         if (other && other->cycles < best.cycles) best = *other;
@@ -76,8 +72,6 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
 TilingChooser::Candidate TilingChooser::window_in_rows(const Tiling& classified) const {
     Candidate candidate{classified};
     Tiling& tiling = candidate.tiling;
-    sort_by_store(tiling.rows);
-    sort_by_store(tiling.columns);
     candidate.cycles = choose_registers(tiling, Reads{1, 1, 0}, finish(tiling));
     return candidate;
 }
@@ -86,19 +80,15 @@ TilingChooser::Candidate TilingChooser::window_in_rows(const Tiling& classified)
 std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Tiling& classified) const {
     Candidate candidate{classified};
     Tiling& tiling = candidate.tiling;
-    sort_by_store(tiling.rows);
-    sort_by_store(tiling.columns);
     std::swap(tiling.rows, tiling.columns);
     tiling.row_factor = 1;
     if (tiling.columns.empty()) return std::nullopt;
     const VarId lane = tiling.columns.back();
-    const Member& member = region_.members.at(contraction_);
     // It must make one position, or none.
     int places = 0;
-    for (const Index& position : access(contraction_).positions) {
-        const Index over = over_region(position, member);
-        if (!over.depends_on(lane)) continue;
-        const Dim step = over.coefficient_of(lane);
+    for (const Index& position : positions_) {
+        if (!position.depends_on(lane)) continue;
+        const Dim step = position.coefficient_of(lane);
         if (!step.is_known() || step.value() < 1) return std::nullopt;
         ++places;
     }
@@ -113,8 +103,6 @@ std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Til
 std::optional<TilingChooser::Candidate> TilingChooser::batch_in_lanes(const Tiling& classified) const {
     Candidate candidate{classified};
     Tiling& tiling = candidate.tiling;
-    sort_by_store(tiling.rows);
-    sort_by_store(tiling.batch);
     if (tiling.batch.empty() || !is_contiguous(tiling.batch)) return std::nullopt;
     const VarId lane = tiling.batch.back();
     if (operand_stride(lane) != 1) return std::nullopt;
@@ -162,9 +150,8 @@ double TilingChooser::choose_registers(Tiling& tiling, const Reads& reads, doubl
 // Loops over the reduced variables: the first ones in blocks, the last ones inside.
 void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
     // What decides whether there is a product at all is decided outside.
-    const std::vector<bool> deciding = over_region_vars(access(contraction_).exists_vars);
     const auto others = std::stable_partition(tiling.reduce.begin(), tiling.reduce.end(),
-                                              [&](VarId v) { return deciding[static_cast<std::size_t>(v)]; });
+                                              [&](VarId v) { return deciding_[static_cast<std::size_t>(v)]; });
     tiling.deciding_reduce = static_cast<int>(others - tiling.reduce.begin());
     std::int64_t inner = 1;
     while (static_cast<std::size_t>(tiling.inner_reduce) + 1 < tiling.reduce.size()) {
@@ -198,9 +185,7 @@ std::int64_t TilingChooser::operand_stride(VarId var) const {
 // The staged copy lies like what it is a copy of, but channels before the last spatial axis, so that the rows of a
 // window lie side by side.
 void TilingChooser::choose_stage(Tiling& tiling) const {
-    const OpAccess& facts = access(contraction_);
-    const Member& member = region_.members.at(contraction_);
-    const std::vector<bool> direct = over_region_vars(facts.window_vars);
+    const std::vector<bool> direct = over_region_vars(access(contraction_).window_vars);
     VarId lane = tiling.columns.empty() ? VarId{-1} : tiling.columns.back();
     if (lane >= 0 && !used_[0][static_cast<std::size_t>(lane)]) lane = -1;
     std::vector<VarId> vars;
@@ -220,11 +205,10 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
         }
     }
     std::vector<Tiling::StageAxis> positions;
-    for (std::size_t p = 0; p < facts.positions.size(); ++p) {
+    for (std::size_t p = 0; p < positions_.size(); ++p) {
         Tiling::StageAxis axis{-1, static_cast<int>(p)};
-        const Index over = over_region(facts.positions[p], member);
-        if (lane >= 0 && over.depends_on(lane)) {
-            axis.parts = over.coefficient_of(lane).value();
+        if (lane >= 0 && positions_[p].depends_on(lane)) {
+            axis.parts = positions_[p].coefficient_of(lane).value();
             axis.slack = tiling.panel_columns();
             last = axis;
         } else {
@@ -244,15 +228,11 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
 
 // The order in which the staged copy lies.
 void TilingChooser::sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars) const {
-    const Member& member = region_.members.at(contraction_);
     std::vector<VarId> sorted;
     for (const Tiling::StageAxis& axis : tiling.stage) {
         for (VarId var : vars) {
             const bool here =
-                axis.var >= 0
-                    ? axis.var == var
-                    : over_region(access(contraction_).positions[static_cast<std::size_t>(axis.position)], member)
-                          .depends_on(var);
+                axis.var >= 0 ? axis.var == var : positions_[static_cast<std::size_t>(axis.position)].depends_on(var);
             if (here && std::find(sorted.begin(), sorted.end(), var) == sorted.end()) sorted.push_back(var);
         }
     }
