@@ -4,22 +4,19 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
-#include <fstream>
-#include <limits>
 #include <mutex>
 
+#include "core/memory.h"
 #include "topstitch/error.h"
 #include "topstitch/ndarray.h"
 
 #if defined(_WIN32)
 #include <malloc.h>
-#include <windows.h>
 #else
 #include <pthread.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #endif
 #endif
 
@@ -30,32 +27,6 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t huge_block = 2 * huge_page;  // from here on, blocks begin at a huge page
-
-// Bytes that this process can hope for: more than this is refused at once, where the system might say yes and
-// end the process at the first touch.
-std::size_t total_memory() {
-    std::size_t total = std::numeric_limits<std::size_t>::max() / 2;
-#if defined(_WIN32)
-    MEMORYSTATUSEX status{};
-    status.dwLength = sizeof(status);
-    if (GlobalMemoryStatusEx(&status)) total = static_cast<std::size_t>(status.ullTotalPageFile);
-#elif defined(__linux__)
-    struct sysinfo info{};
-    if (sysinfo(&info) == 0) total = (static_cast<std::size_t>(info.totalram) + info.totalswap) * info.mem_unit;
-    // The limit of the control group, as containers have it: version 2, then version 1.
-    for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-        std::ifstream file(path);
-        std::size_t limit = 0;
-        if (file >> limit && limit > 0) total = std::min(total, limit);
-    }
-#else
-    // Elsewhere (macOS) memory is compressed and swapped freely: allow several times what is built in.
-    const long pages = sysconf(_SC_PHYS_PAGES);
-    const long page_size = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page_size > 0) total = 4 * static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size);
-#endif
-    return total;
-}
 
 void* system_allocate(std::size_t bytes) {
     const std::size_t align = bytes >= huge_block ? huge_page : alignment;

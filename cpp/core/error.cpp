@@ -15,6 +15,7 @@ TypeError::~TypeError() = default;
 UnsupportedError::~UnsupportedError() = default;
 MemoryError::~MemoryError() = default;
 InternalError::~InternalError() = default;
+Cancelled::~Cancelled() = default;
 
 void internal_check(bool condition, const char* what) {
     if (!condition)

@@ -136,6 +136,11 @@ bool NDArray::may_overlap(const NDArray& other) const {
     return x + a.low < y + b.high && y + b.low < x + a.high;
 }
 
+void* NDArray::lowest_address() const {
+    if (size_ == 0 || contiguous_) return data_;
+    return static_cast<std::byte*>(data_) + span_of(shape_, strides_, size_of(dtype_)).low;
+}
+
 NDArray NDArray::contiguous() const {
     return contiguous_ ? *this : copy();
 }

@@ -14,7 +14,7 @@ namespace topstitch {
 
 namespace {
 
-constexpr std::array<SettingInfo, 6> table = {{
+constexpr std::array<SettingInfo, 8> table = {{
     {Setting::num_threads, "TOPSTITCH_NUM_THREADS", "0", "Threads that kernels run on; 0 means all usable cores."},
     {Setting::log_level, "TOPSTITCH_LOG_LEVEL", "off",
      "What is written to standard error: off; info, each compilation; debug, also why it was needed."},
@@ -22,7 +22,10 @@ constexpr std::array<SettingInfo, 6> table = {{
     {Setting::kernel_cache_entries, "TOPSTITCH_KERNEL_CACHE_ENTRIES", "4096",
      "Compiled kernels kept in memory; the least recently used go first."},
     {Setting::executable_cache_entries, "TOPSTITCH_EXECUTABLE_CACHE_ENTRIES", "256",
-     "Executables that a graph keeps; the least recently used go first."},
+     "Executables that a graph keeps, and compiled programs that the process keeps; the least recently used go first."},
+    {Setting::cache_dir, "TOPSTITCH_CACHE_DIR", "",
+     "Folder of the disk cache for compiled kernels; empty means the user's cache folder, off means none."},
+    {Setting::cache_megabytes, "TOPSTITCH_CACHE_MEGABYTES", "256", "Size of the disk cache at most."},
     {Setting::target_cpu, "TOPSTITCH_TARGET_CPU", "", "LLVM name of the CPU to compile for; empty means this machine."},
 }};
 

@@ -14,6 +14,8 @@ enum class Setting : std::uint8_t {
     verify,
     kernel_cache_entries,
     executable_cache_entries,
+    cache_dir,
+    cache_megabytes,
     target_cpu
 };
 

@@ -1,5 +1,6 @@
 // The CPU behind the device interface: kernels from the JIT, launches on the thread pool.
 // See runtime/device.h.
+#include "core/memory.h"
 #include "cpu/jit.h"
 #include "cpu/thread_pool.h"
 #include "runtime/device.h"
@@ -34,6 +35,7 @@ public:
     std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override {
         return compiled_->scratch_bytes(sizes);
     }
+    double compile_milliseconds() const override { return compiled_->compile_milliseconds(); }
     std::string source(const std::string& kind) const override {
         if (kind == "loopir") return loop_ir_;
         if (kind == "llvm") return compiled_->llvm_ir();
@@ -48,9 +50,17 @@ private:
     std::string loop_ir_;
 };
 
-class CpuDevice : public Device {
+class CpuDevice : public DeviceBackend {
 public:
-    std::string name() const override { return "cpu"; }
+    DeviceInfo info() const override {
+        const cpu::TargetInfo& target = cpu::host_target();
+        DeviceInfo info;
+        info.name = info.type = "cpu";
+        info.description = concat(target.cpu, ", vectors of ", 8 * target.vector_bytes, " bits");
+        info.threads = cpu::num_threads();
+        info.memory_bytes = static_cast<std::int64_t>(total_memory());
+        return info;
+    }
     stitch::Machine machine() const override {
         const cpu::TargetInfo& target = cpu::host_target();
         stitch::Machine machine;
@@ -61,22 +71,28 @@ public:
         machine.l3_bytes = target.l3_bytes;
         return machine;
     }
-    Compiled compile(std::span<const loopir::Kernel> kernels) override {
-        const std::int64_t before = cpu::kernel_cache_stats().misses;
-        const auto compiled = cpu::compile(kernels, cpu::host_target());
+    Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {
+        const KernelCacheStats before = cpu::kernel_cache_stats();
+        cpu::TargetInfo target = cpu::host_target();
+        target.fuse = options.fused_multiply_add;
+        target.optimization_level = options.optimization_level;
+        const auto compiled = cpu::compile(kernels, target);
         Compiled result;
         for (std::size_t k = 0; k < kernels.size(); ++k) {
             result.kernels.push_back(std::make_shared<const CpuKernel>(compiled[k], kernels[k]));
         }
-        result.newly_compiled = static_cast<int>(cpu::kernel_cache_stats().misses - before);
+        const KernelCacheStats after = cpu::kernel_cache_stats();
+        result.newly_compiled = static_cast<int>(after.compiled - before.compiled);
+        result.from_disk = static_cast<int>(after.disk_hits - before.disk_hits);
         return result;
     }
+    KernelCacheStats kernel_cache_stats() const override { return cpu::kernel_cache_stats(); }
     int max_threads() const override { return cpu::num_threads(); }
 };
 
 }  // namespace
 
-Device& cpu_device() {
+DeviceBackend& cpu_device() {
     static CpuDevice device;
     return device;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "loopir/kernel.h"
+#include "topstitch/device.h"
 
 namespace topstitch::cpu {
 
@@ -38,6 +39,8 @@ struct TargetInfo {
     int vector_bytes = 16;
     int vector_registers = 16;
     bool fma = false;
+    bool fuse = true;            // multiply-adds of the program are rounded once, where there is an instruction for it
+    int optimization_level = 1;  // 0: quick to compile
     std::int64_t l1_bytes = 32 << 10;
     std::int64_t l2_bytes = 512 << 10;
     std::int64_t l3_bytes = 8 << 20;
@@ -46,16 +49,12 @@ const TargetInfo& host_target();
 // A named target for tests, for instance "x86-64" (SSE2) or "x86-64-v3"; UserError when unknown or not runnable here.
 TargetInfo target_named(const std::string& cpu);
 
-// Compiles the kernels (in parallel on the pool), sharing equal ones within the call and with earlier calls.
+// Compiles the kernels (on several threads), sharing equal ones within the call, with earlier calls, and through the
+// disk cache with other processes.
 // Kernels come scheduled and with math unexpanded. Thread-safe.
 std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loopir::Kernel> kernels,
                                                            const TargetInfo& target);
 
-struct KernelCacheStats {
-    std::int64_t hits = 0;
-    std::int64_t misses = 0;
-    std::int64_t kernels = 0;
-};
 KernelCacheStats kernel_cache_stats();
 
 }  // namespace topstitch::cpu

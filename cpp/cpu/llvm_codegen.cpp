@@ -36,9 +36,10 @@ namespace {
 std::unique_ptr<llvm::TargetMachine> make_machine(const TargetInfo& target) {
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // multiply-adds are explicit
+    const auto level = target.optimization_level == 0 ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Default;
     std::unique_ptr<llvm::TargetMachine> machine(
         llvm_target().createTargetMachine(native_triple(), target.cpu, target.features, options, llvm::Reloc::PIC_,
-                                          llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+                                          llvm::CodeModel::Small, level, /*JIT=*/true));
     if (machine == nullptr) throw InternalError(concat("LLVM: cannot generate code for the CPU '", target.cpu, "'"));
     return machine;
 }
@@ -53,7 +54,8 @@ public:
 
     class Loan {
     public:
-        Loan(MachinePool& pool, const TargetInfo& target) : pool_(pool), key_(target.cpu + "\n" + target.features) {
+        Loan(MachinePool& pool, const TargetInfo& target)
+            : pool_(pool), key_(concat(target.cpu, "\n", target.features, "\n", target.optimization_level)) {
             {
                 const std::lock_guard lock(pool_.mutex_);
                 auto& idle = pool_.idle_[key_];
@@ -293,7 +295,7 @@ ObjectCode& ObjectCode::operator=(ObjectCode&&) noexcept = default;
 
 loopir::Kernel prepared(const loopir::Kernel& kernel, const TargetInfo& target) {
     loopir::Kernel expanded = loopir::expand_math(kernel, loopir::MathTarget{target.fma});
-    return target.fma ? contract(std::move(expanded)) : expanded;
+    return target.fma && target.fuse ? contract(std::move(expanded)) : expanded;
 }
 
 ObjectCode generate_object(const loopir::Kernel& kernel, const TargetInfo& target, const std::string& symbol) {

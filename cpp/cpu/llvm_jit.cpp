@@ -1,5 +1,5 @@
 // Links object code into this process with ORC and JITLink, and compiles batches of kernels on several threads.
-// One JIT serves all kernels; each has a resource tracker, which frees its code when the kernel goes.
+// One JIT serves all kernels; each has a library of its own, which goes with the kernel.
 #include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
@@ -48,6 +48,8 @@ double library_fmod(double a, double b) {
     return std::fmod(a, b);
 }
 
+constexpr const char* kernel_symbol = "kernel";
+
 class Jit {
 public:
     // Never destroyed: kernels may outlive every static object.
@@ -58,16 +60,27 @@ public:
 
     struct Linked {
         KernelFunction function;
-        llvm::orc::ResourceTrackerSP tracker;
+        llvm::orc::JITDylib* library;
     };
 
-    Linked link(std::unique_ptr<llvm::MemoryBuffer> object, const std::string& symbol) {
-        llvm::orc::JITDylib& library = jit_->getMainJITDylib();
-        Linked linked;
-        linked.tracker = library.createResourceTracker();
-        check(jit_->addObjectFile(linked.tracker, std::move(object)), "adding a kernel");
-        linked.function = check(jit_->lookup(symbol), "linking a kernel").toPtr<KernelFunction>();
+    Linked link(std::unique_ptr<llvm::MemoryBuffer> object) {
+        // A library of its own: the symbol is the same in all objects, which may come from a file.
+        static std::atomic<std::int64_t> counter{0};
+        llvm::orc::JITDylib& library =
+            jit_->getExecutionSession().createBareJITDylib(concat("kernel ", counter.fetch_add(1)));
+        library.addToLinkOrder(jit_->getMainJITDylib());
+        Linked linked{nullptr, &library};
+        try {
+            check(jit_->addObjectFile(library, std::move(object)), "adding a kernel");
+            linked.function = check(jit_->lookup(library, kernel_symbol), "linking a kernel").toPtr<KernelFunction>();
+        } catch (...) {
+            unlink(linked);
+            throw;
+        }
         return linked;
+    }
+    void unlink(const Linked& linked) {
+        llvm::consumeError(jit_->getExecutionSession().removeJITDylib(*linked.library));
     }
 
 private:
@@ -109,17 +122,16 @@ private:
 
 class JitKernel final : public CompiledKernel {
 public:
-    JitKernel(const loopir::Kernel& kernel, const TargetInfo& target) : kernel_(kernel), target_(target) {
-        static std::atomic<std::int64_t> counter{0};
+    JitKernel(const loopir::Kernel& kernel, const TargetInfo& target, const std::string& key)
+        : kernel_(kernel), target_(target) {
         const auto start = std::chrono::steady_clock::now();
-        const std::string symbol = concat("kernel_", counter.fetch_add(1));
-        ObjectCode code = generate_object(kernel, target, symbol);
-        linked_ = Jit::instance().link(std::move(code.object), symbol);
+        ObjectCode code = cached_object(key, [&] { return generate_object(kernel, target, kernel_symbol); });
+        linked_ = Jit::instance().link(std::move(code.object));
         locals_ = std::move(code.locals);
         granularity_ = code.granularity;
         milliseconds_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     }
-    ~JitKernel() override { llvm::consumeError(linked_.tracker->remove()); }
+    ~JitKernel() override { Jit::instance().unlink(linked_); }
     JitKernel(const JitKernel&) = delete;
     JitKernel& operator=(const JitKernel&) = delete;
 
@@ -184,13 +196,15 @@ std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loopi
     std::map<std::string, std::size_t> first;  // of equal kernels
     std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < kernels.size(); ++i) {
-        keys.push_back(concat(loopir::print(kernels[i], true), "\n", target.cpu, "\n", target.features));
-        results[i] = find_cached_kernel(keys[i]);
+        keys.push_back(concat(loopir::print(kernels[i], true), "\n", target.cpu, "\n", target.features, "\n",
+                              target.fuse ? "" : "strict ", target.optimization_level));
+        results[i] = kernel_cache().find(keys[i]);
         if (results[i] == nullptr && first.emplace(keys[i], i).second) missing.push_back(i);
     }
     run_on_threads(missing.size(), [&](std::size_t m) {
         const std::size_t i = missing[m];
-        results[i] = cached_kernel(keys[i], [&] { return std::make_shared<const JitKernel>(kernels[i], target); });
+        results[i] =
+            kernel_cache().get(keys[i], [&] { return std::make_shared<const JitKernel>(kernels[i], target, keys[i]); });
     });
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         if (results[i] == nullptr) results[i] = results[first.at(keys[i])];

@@ -290,7 +290,7 @@ private:
 
     void fuse_sums() {
         plan_.fused_.assign(kernel_.instrs.size(), false);
-        if (!target_.fma) return;
+        if (!target_.fma || !target_.fuse) return;
         const std::vector<int> uses = count_uses(kernel_);
         fuse_sums(kernel_.body, uses);
     }

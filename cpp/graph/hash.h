@@ -2,8 +2,8 @@
 // Equal attributes (see equal()) hash equally.
 #pragma once
 
+#include "core/hash128.h"
 #include "graph/graph_data.h"
-#include "graph/hash128.h"
 
 namespace topstitch {
 

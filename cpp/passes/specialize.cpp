@@ -145,6 +145,22 @@ private:
     std::map<std::string, Dim, std::less<>> dims_;
 };
 
+// A placeholder for the memory that a feed spans, and the view of it that has the feed's shape.
+std::pair<TensorRef, TensorRef> append_strided(GraphData& graph, OpNode placeholder, const FeedType& feed) {
+    Dim last = 0;
+    for (int axis = 0; axis < feed.shape.rank(); ++axis) last = last + (*feed.strides)[axis] * (feed.shape[axis] - 1);
+    OpNode view;
+    view.def = find_op("strided_view");
+    view.attributes = {feed.shape, *feed.strides, feed.reversed};
+    view.outputs = {TensorType{feed.dtype, feed.shape}};
+    view.name = placeholder.name;
+    view.location = placeholder.location;
+    placeholder.outputs = {TensorType{feed.dtype, Shape({last + 1})}};
+    const TensorRef memory{append(graph, std::move(placeholder)), 0};
+    view.inputs = {memory};
+    return {memory, TensorRef{append(graph, std::move(view)), 0}};
+}
+
 }  // namespace
 
 std::int64_t HintedAssumptions::hint(const Dim& dim) {
@@ -205,6 +221,7 @@ Program specialize(const SpecializeRequest& request) {
 
     NamedDims names;
     names.bind(source, request.feeds);
+    std::map<OpId, TensorRef> fed;  // the program's feeds, by placeholder
 
     std::vector<std::vector<TensorRef>> map(source.ops.size());
     const auto mapped = [&map](TensorRef ref) {
@@ -236,6 +253,12 @@ Program specialize(const SpecializeRequest& request) {
                                        " is needed by the targets, but no value was fed for it",
                                        node.location.known() ? " (created at " + node.location.str() + ")" : ""));
             }
+            if (feed->strides) {
+                const auto [memory, view] = append_strided(*program.graph, std::move(copy), *feed);
+                fed[id] = memory;
+                map[index] = {view};
+                continue;
+            }
             copy.outputs = {TensorType{feed->dtype, feed->shape}};
         } else if (!is_op(node, "constant") && !is_op(node, "variable")) {
             if (!node.outputs.empty()) names.resolve(copy, node.outputs[0]);
@@ -248,7 +271,10 @@ Program specialize(const SpecializeRequest& request) {
         for (std::int32_t k = 0; k < count; ++k) map[index].push_back({fresh, k});
     }
 
-    for (const FeedType& feed : request.feeds) program.feeds.push_back(mapped(feed.placeholder));
+    for (const FeedType& feed : request.feeds) {
+        const auto memory = fed.find(feed.placeholder.op);
+        program.feeds.push_back(memory != fed.end() ? memory->second : mapped(feed.placeholder));
+    }
     for (const auto& [variable, order] : orders) {
         Program::State state;
         state.variable = source.op(variable).variable;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ struct FeedType {
     Shape shape;  // numbers and symbols; symbols are listed in `hints`
     // What the caller promised beyond the placeholder's own shape: its names count as the placeholder's do.
     Shape declared = Shape::unranked();
+    // How it lies in memory, when not packed: the distances in elements (numbers and symbols), and the axes that run
+    // towards lower addresses. The program's feed is then the line of memory, and a view of it stands for the tensor.
+    std::optional<Shape> strides = std::nullopt;
+    std::vector<std::int64_t> reversed = {};
 };
 
 struct SpecializeRequest {

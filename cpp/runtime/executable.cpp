@@ -1,160 +1,35 @@
-// The public face of compiling and running: checks what the user passed, finds the executable, runs it.
+// The handle of a compiled graph: runs here, on a queue, or as part of a command buffer.
 // See executable.h.
 #include "topstitch/executable.h"
 
 #include <algorithm>
-#include <exception>
-#include <map>
-#include <set>
 
-#include "core/log.h"
-#include "passes/specialize.h"
+#include "core/disk_cache.h"
 #include "runtime/executable_impl.h"
+#include "runtime/submission.h"
 
 namespace topstitch {
 
 namespace {
 
-ExecutableCache& cache_of(GraphData& graph) {
-    const std::lock_guard lock(graph.mutex);
-    if (graph.executables == nullptr) graph.executables = std::make_shared<ExecutableCache>();
-    return *static_cast<ExecutableCache*>(graph.executables.get());
-}
+// Some milliseconds of additions on one core.
+constexpr std::int64_t short_work = std::int64_t{1} << 23;
 
-std::string describe(const Tensor& tensor) {
-    return tensor.name().empty() ? std::string(tensor.operation().op())
-                                 : concat(tensor.operation().op(), " '", tensor.name(), "'");
-}
-
-void check_feed(const Graph& graph, const Tensor& feed) {
-    if (!feed) throw UserError("[run] a feed's key is no tensor");
-    if (!(feed.graph() == graph))
-        throw UserError(concat("[run] the feed for ", describe(feed), " belongs to another graph"));
-    if (feed.operation().op() != "placeholder") {
-        throw UserError(concat(
-            "[run] only placeholders can be fed, not the result of ", describe(feed),
-            feed.operation().location().known() ? " (created at " + feed.operation().location().str() + ")" : ""));
-    }
-}
-
-void check_wanted(const Graph& graph, const std::vector<Tensor>& targets, const std::vector<Operation>& operations) {
-    if (targets.empty() && operations.empty()) throw UserError("[run] nothing to do: give targets, operations or both");
-    for (const Tensor& target : targets) {
-        if (!target) throw UserError("[run] a target is no tensor");
-        if (!(target.graph() == graph))
-            throw UserError(concat("[run] target ", describe(target), " belongs to another graph"));
-    }
-    for (const Operation& operation : operations) {
-        if (!operation) throw UserError("[run] a target operation is no operation");
-        if (!(operation.graph() == graph))
-            throw UserError(concat("[run] operation ", operation.op(), " belongs to another graph"));
-    }
-}
-
-std::vector<TensorRef> refs_of(const std::vector<Tensor>& tensors) {
-    std::vector<TensorRef> refs;
-    for (const Tensor& tensor : tensors) refs.push_back(tensor.ref());
-    return refs;
-}
-
-std::vector<std::int32_t> key_of(const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
-                                 const std::vector<Operation>& operations, const CompileOptions& options) {
-    std::vector<std::int32_t> key{options.stitch ? 1 : 0, options.interpret ? 1 : 0, options.threads,
-                                  static_cast<std::int32_t>(feeds.size()), static_cast<std::int32_t>(targets.size())};
-    for (const Tensor& feed : feeds) key.push_back(feed.ref().op);
-    for (const Tensor& target : targets) {
-        key.push_back(target.ref().op);
-        key.push_back(target.ref().output);
-    }
-    for (const Operation& operation : operations) key.push_back(operation.id());
-    return key;
-}
-
-Signature make_signature(const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
-                         const std::vector<Operation>& operations, const CompileOptions& options) {
-    Signature signature;
-    signature.feeds = refs_of(feeds);
-    for (const Tensor& feed : feeds) {
-        signature.feed_types.push_back(feed.type());
-        signature.feed_names.push_back(feed.name());
-    }
-    signature.targets = refs_of(targets);
-    for (const Operation& operation : operations) signature.operations.push_back(operation.id());
-    signature.options = options;
-    return signature;
-}
-
-// Sizes that stand for dynamic dims when there are no arrays to look at: the same for the same axis, so that
-// batch dims of several feeds count as equal, and another for each name; expressions over names follow from these.
-class StandInSizes {
-public:
-    // `equal`: one size for all dims without a name, whatever their axis.
-    explicit StandInSizes(bool equal) : equal_(equal) {}
-
-    std::int64_t of(const Dim& dim, int axis) {
-        if (dim.is_known()) return dim.value();
-        if (dim.is_unknown()) return of_key(equal_ ? "a" : concat('a', axis));
-        return std::max<std::int64_t>(dim.evaluate([this](std::string_view name) { return of_name(name); }), 0);
-    }
-    // A named dim that is narrowed to a number or to another name: both stand for the same size.
-    void narrow(const Dim& declared, const Dim& given) {
-        if (!declared.is_symbol() || given.is_unknown()) return;
-        if (given.is_known()) sizes_[concat('n', declared.symbol_name())] = given.value();
-        if (given.is_symbol()) sizes_[concat('n', given.symbol_name())] = of_name(declared.symbol_name());
-    }
-
-private:
-    std::int64_t of_name(std::string_view name) { return of_key(concat('n', name)); }
-    std::int64_t of_key(const std::string& key) {
-        return sizes_.emplace(key, 1009 + 14 * static_cast<std::int64_t>(sizes_.size())).first->second;
-    }
-    bool equal_;
-    std::map<std::string, std::int64_t> sizes_;
-};
-
-// The type that was given, where a dim left open keeps the name that was declared.
-TensorType narrowed(const TensorType& declared, const ShapedType& given) {
-    std::vector<Dim> dims = given.shape.dims();
-    for (std::size_t axis = 0; declared.shape.has_rank() && axis < dims.size(); ++axis) {
-        if (dims[axis].is_unknown()) dims[axis] = declared.shape[static_cast<int>(axis)];
-    }
-    return {given.dtype, Shape(std::move(dims))};
-}
-
-// Infers the types of what is wanted from those of the feeds, with unknown dims as they are: a mistake that does not
-// depend on them is found here.
-void check_types(const GraphData& graph, const Signature& signature) {
-    const std::lock_guard lock(graph.mutex);
-    const std::vector<bool> wanted = reachable(graph, signature.targets, signature.operations);
-    std::map<TensorRef, TensorType> types;
-    for (std::size_t k = 0; k < signature.feeds.size(); ++k) types[signature.feeds[k]] = signature.feed_types[k];
-    for (std::size_t k = 0; k < graph.ops.size(); ++k) {
-        const OpNode& node = graph.ops[k];
-        if (!wanted[k] || node.def->name == "placeholder") continue;
-        std::vector<TensorType> outputs = node.outputs;
-        if (!std::holds_alternative<BuiltinBody>(node.def->body)) {
-            std::vector<TensorType> inputs;
-            for (TensorRef input : node.inputs) inputs.push_back(types.at(input));
-            outputs = infer_types(*node.def, inputs, node.attributes, &node.location);
-        }
-        for (std::size_t output = 0; output < outputs.size(); ++output) {
-            types[{static_cast<OpId>(k), static_cast<int>(output)}] = outputs[output];
-        }
-    }
-}
-
-void check_narrower(const Tensor& feed, const ShapedType& type) {
-    const TensorType& declared = feed.type();
-    const TensorType given{type.dtype, type.shape};
-    bool fits = type.dtype == declared.dtype && type.shape.has_rank() &&
-                (!declared.shape.has_rank() || declared.shape.rank() == type.shape.rank());
-    for (int axis = 0; fits && declared.shape.has_rank() && axis < type.shape.rank(); ++axis) {
-        fits = !declared.shape[axis].is_known() || type.shape[axis] == declared.shape[axis];
-    }
-    if (!fits) {
-        throw UserError(concat("[compile] ", describe(feed), " is declared as ", declared.str(),
-                               ", and cannot be compiled for ", given.str()));
-    }
+// A run that checks, compiles and runs when its turn comes.
+std::shared_ptr<Submission> submission_for(const Executable& executable, std::vector<NDArray> inputs,
+                                           std::vector<NDArray> results) {
+    auto submission = std::make_shared<Submission>();
+    submission->commands.push_back(
+        {Command::Kind::run,
+         [executable, inputs = std::move(inputs), results = std::move(results)](Submission& running) {
+             const std::shared_ptr<ExecutableImpl>& impl = executable.impl();
+             const PreparedRun prepared = impl->prepare(*executable.graph().data(), inputs, results);
+             RunControl control;
+             control.cancelled = &running.cancelled;
+             running.results = *ExecutableImpl::execute(prepared, inputs, results, control);
+         },
+         nullptr, 0});
+    return submission;
 }
 
 }  // namespace
@@ -176,7 +51,52 @@ Graph Executable::graph() const {
 }
 
 std::vector<NDArray> Executable::run(std::span<const NDArray> inputs, std::span<const NDArray> results) const {
-    return impl_->run(*graph_, inputs, results);
+    return *ExecutableImpl::execute(impl_->prepare(*graph_, inputs, results), inputs, results, {});
+}
+
+std::optional<std::vector<NDArray>> Executable::run_if_short(std::span<const NDArray> inputs,
+                                                             std::span<const NDArray> results) const {
+    const std::optional<PreparedRun> prepared = impl_->prepare_if_compiled(inputs, results);
+    if (!prepared) return std::nullopt;
+    RunControl control;
+    control.work_limit = short_work;
+    return ExecutableImpl::execute(*prepared, inputs, results, control);
+}
+
+Job Executable::run_async(std::vector<NDArray> inputs, std::vector<NDArray> results, const Queue& queue) const {
+    if (!(queue.device() == impl_->signature().options.device))
+        throw UserError("[run_async] the queue belongs to another device than the executable");
+    return submit(queue.state(), submission_for(*this, std::move(inputs), std::move(results)));
+}
+
+Job Executable::run_detached(std::vector<NDArray> inputs, std::vector<NDArray> results) const {
+    auto submission = submission_for(*this, std::move(inputs), std::move(results));
+    perform_detached(submission);
+    return Job(std::move(submission));
+}
+
+std::vector<NDArray> Executable::encode(CommandBuffer& commands, std::vector<NDArray> inputs,
+                                        std::vector<NDArray> results) const {
+    commands.check_open("encode");
+    if (!(commands.queue().device() == impl_->signature().options.device))
+        throw UserError("[encode] the command buffer's queue belongs to another device than the executable");
+    PreparedRun prepared = impl_->prepare(*graph_, inputs, results);
+    if (results.empty()) {
+        const CompiledProgram& program = prepared.variant->program();
+        for (Sizes& shape : program.result_shapes(prepared.symbols))
+            results.emplace_back(program.result_dtype(results.size()), std::move(shape));
+    }
+    commands.submission()->commands.push_back(
+        {Command::Kind::run,
+         [executable = *this, prepared = std::move(prepared), inputs = std::move(inputs),
+          results](Submission& running) {
+             RunControl control;
+             control.cancelled = &running.cancelled;
+             static_cast<void>(ExecutableImpl::execute(prepared, inputs, results, control));
+             running.results.insert(running.results.end(), results.begin(), results.end());
+         },
+         nullptr, 0});
+    return results;
 }
 
 int Executable::variants() const {
@@ -194,87 +114,23 @@ std::string Executable::source(const std::string& kind) const {
     const std::shared_ptr<const Variant> variant = impl_->latest();
     if (variant == nullptr)
         throw UserError("[source] the executable has not been compiled yet: run it, or use Graph.compile");
-    return variant->source(kind);
+    return variant->program().source(kind);
 }
 
-Executable find_executable(const Graph& graph, const std::vector<Tensor>& feeds, const std::vector<Tensor>& targets,
-                           const std::vector<Operation>& operations, const CompileOptions& options) {
-    std::shared_ptr<ExecutableImpl> impl =
-        cache_of(*graph.data()).find_or_add(key_of(feeds, targets, operations, options), [&] {
-            std::set<Tensor, bool (*)(const Tensor&, const Tensor&)> seen(
-                [](const Tensor& a, const Tensor& b) { return a.ref() < b.ref(); });
-            for (const Tensor& feed : feeds) {
-                check_feed(graph, feed);
-                if (!seen.insert(feed).second) throw UserError(concat("[run] ", describe(feed), " is fed twice"));
-            }
-            check_wanted(graph, targets, operations);
-            return make_signature(feeds, targets, operations, options);
-        });
-    return Executable(graph.data(), std::move(impl));
+std::string Executable::explain() const {
+    return impl_->explain();
 }
 
-Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector<Tensor>& targets,
-                   const std::vector<Operation>& operations, const CompileOptions& options) {
-    std::vector<Tensor> tensors;
-    for (const auto& [feed, type] : feeds) {
-        check_feed(graph, feed);
-        check_narrower(feed, type);
-        tensors.push_back(feed);
-    }
-    check_wanted(graph, targets, operations);
-    Signature signature = make_signature(tensors, targets, operations, options);
-    for (std::size_t k = 0; k < feeds.size(); ++k)
-        signature.feed_types[k] = narrowed(tensors[k].type(), feeds[k].second);
-    auto impl = std::make_shared<ExecutableImpl>(std::move(signature));
-    const auto compile_for = [&](bool equal) {
-        StandInSizes stand_in(equal);
-        for (std::size_t k = 0; k < feeds.size(); ++k) {
-            const Shape& declared = tensors[k].type().shape;
-            for (int axis = 0; declared.has_rank() && axis < declared.rank(); ++axis)
-                stand_in.narrow(declared[axis], impl->signature().feed_types[k].shape[axis]);
-        }
-        std::vector<Sizes> shapes;
-        for (const TensorType& type : impl->signature().feed_types) {
-            Sizes shape;
-            for (int axis = 0; axis < type.shape.rank(); ++axis) shape.push_back(stand_in.of(type.shape[axis], axis));
-            shapes.push_back(std::move(shape));
-        }
-        std::vector<const Sizes*> pointers;
-        for (const Sizes& shape : shapes) pointers.push_back(&shape);
-        std::vector<std::int64_t> symbols;
-        impl->variant_for(*graph.data(), pointers, symbols);
+CacheStatistics cache_statistics() {
+    const auto converted = [](const CacheStats& stats) {
+        return CacheStatistics::Cache{stats.hits, stats.misses, stats.evictions, stats.entries};
     };
-    try {
-        compile_for(false);
-    } catch (const UserError&) {
-        const std::exception_ptr first = std::current_exception();
-        // Dims of different axes may have to agree, as in a product.
-        try {
-            compile_for(true);
-        } catch (const UserError& error) {
-            const auto is_known = [](const TensorType& type) { return type.shape.sizes().has_value(); };
-            const auto& types = impl->signature().feed_types;
-            if (std::all_of(types.begin(), types.end(), is_known)) std::rethrow_exception(first);
-            check_types(*graph.data(), impl->signature());
-            // Nothing but the sizes was made up: compiled when a run brings real ones.
-            if (log_enabled(LogLevel::info)) {
-                log_line(LogLevel::info,
-                         concat("not compiled before the first run, because the sizes are not known: ", error.what()));
-            }
-        }
-    }
-    return Executable(graph.data(), std::move(impl));
+    return {converted(executable_cache_stats()), converted(program_cache_stats()), cpu_device().kernel_cache_stats(),
+            disk_cache_folder()};
 }
 
-std::vector<NDArray> run(const Graph& graph, const Feeds& feeds, const std::vector<Tensor>& targets,
-                         const std::vector<Operation>& operations, const CompileOptions& options) {
-    std::vector<Tensor> tensors;
-    std::vector<NDArray> arrays;
-    for (const auto& [feed, array] : feeds) {
-        tensors.push_back(feed);
-        arrays.push_back(array);
-    }
-    return find_executable(graph, tensors, targets, operations, options).run(arrays);
+void clear_caches() {
+    clear_program_cache();
 }
 
 }  // namespace topstitch

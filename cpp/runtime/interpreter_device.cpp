@@ -20,6 +20,7 @@ public:
         loopir::interpret(kernel_, std::span(buffers, buffer_count_), std::span(sizes, size_count_));
     }
     std::int64_t scratch_bytes(std::span<const std::int64_t>) const override { return 0; }
+    double compile_milliseconds() const override { return 0; }
     std::string source(const std::string& kind) const override {
         if (kind == "loopir") return loopir::print(kernel_);
         throw UserError(concat("[source] the interpreter has \"loopir\" only, not \"", kind, "\""));
@@ -31,23 +32,29 @@ private:
     std::size_t size_count_ = 0;
 };
 
-class InterpreterDevice : public Device {
+class InterpreterDevice : public DeviceBackend {
 public:
-    std::string name() const override { return "interpreter"; }
+    DeviceInfo info() const override {
+        DeviceInfo info;
+        info.name = info.type = "interpreter";
+        info.description = "the loop IR interpreter, one scalar at a time";
+        return info;
+    }
     // A common machine, so that schedules have lanes, tiles and split reductions here too.
     stitch::Machine machine() const override { return {32, 16, 2, 512 << 10, 8 << 20}; }
-    Compiled compile(std::span<const loopir::Kernel> kernels) override {
+    Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions&) override {
         Compiled result;
         for (const loopir::Kernel& kernel : kernels)
             result.kernels.push_back(std::make_shared<const InterpretedKernel>(kernel));
         return result;
     }
     int max_threads() const override { return 1; }
+    KernelCacheStats kernel_cache_stats() const override { return {}; }
 };
 
 }  // namespace
 
-Device& interpreter_device() {
+DeviceBackend& interpreter_device() {
     static InterpreterDevice device;
     return device;
 }

@@ -99,6 +99,7 @@ private:
             step.sizes = loopir::size_params(kernel.kernel);
             step.parallel_extent = kernel.parallel_extent;
             step.work = work;
+            step.counts = count(kernel.kernel);
             plan_.kernels.push_back(kernel.kernel);
             plan_.steps.push_back(std::move(step));
         }

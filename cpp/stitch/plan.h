@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "stitch/kernel_cost.h"
 #include "stitch/lower.h"
 
 namespace topstitch::stitch {
@@ -32,6 +33,7 @@ struct PlanStep {
     std::vector<Dim> sizes;    // the kernel's size arguments
     Dim parallel_extent;
     Dim work;  // additions, roughly: decides how many threads are worth waking
+    KernelCounts counts;
 };
 
 // After the last step.

@@ -18,6 +18,7 @@ struct ErrorClasses {
     PyObject* unsupported = nullptr;
     PyObject* memory = nullptr;
     PyObject* internal = nullptr;
+    PyObject* cancelled = nullptr;
 };
 ErrorClasses classes;  // references that are never given back: errors may be raised until the very end
 
@@ -38,6 +39,8 @@ void translate(std::exception_ptr pointer) {
         PyErr_SetString(classes.unsupported, error.what());
     } catch (const MemoryError& error) {
         PyErr_SetString(classes.memory, error.what());
+    } catch (const Cancelled& error) {
+        PyErr_SetString(classes.cancelled, error.what());
     } catch (const InternalError& error) {
         PyErr_SetString(classes.internal, error.what());
     } catch (const Error& error) { PyErr_SetString(classes.base, error.what()); }
@@ -62,6 +65,9 @@ void bind_errors(py::module_& m) {
                                py::make_tuple(ours, py::handle(PyExc_MemoryError)));
     classes.internal = add_class(m, "InternalError", "A defect of topstitch itself; please report it.",
                                  py::make_tuple(ours, py::handle(PyExc_RuntimeError)));
+    const py::object cancelled = py::module_::import("concurrent.futures").attr("CancelledError");
+    classes.cancelled = add_class(m, "CancelledError", "The run was cancelled before it had changed anything.",
+                                  py::make_tuple(ours, cancelled));
     py::register_local_exception_translator(translate);
 }
 

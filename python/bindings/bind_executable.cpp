@@ -1,13 +1,11 @@
-// Binds compiling and running: Graph.run, Graph.compile, Executable and its Report.
+// Binds compiling and running: Graph.run, run_async, encode and compile, Executable, its Report and Profile.
 // The GIL is released while compiling and running; results come in the form of `targets`.
 #include <pybind11/stl.h>
 
-#include <algorithm>
-
 #include "bind.h"
 #include "bind_ndarray.h"
+#include "execution.h"
 #include "gil.h"
-#include "topstitch/executable.h"
 
 namespace py = pybind11;
 
@@ -15,108 +13,35 @@ namespace topstitch::bindings {
 
 namespace {
 
-// The tensors of `targets`, whatever its form, and a way to put results into the same form.
-class TargetForm {
-public:
-    explicit TargetForm(const py::object& targets) : targets_(targets) {
-        if (targets.is_none()) return;
-        if (py::isinstance<Tensor>(targets)) {
-            tensors_.push_back(targets.cast<Tensor>());
-        } else if (py::isinstance<py::dict>(targets)) {
-            for (const auto& [key, value] : targets.cast<py::dict>()) tensors_.push_back(to_tensor(value));
-        } else if (py::isinstance<py::list>(targets) || py::isinstance<py::tuple>(targets)) {
-            for (const py::handle& value : targets) tensors_.push_back(to_tensor(value));
-        } else {
-            throw TypeError(concat("[run] targets must be a Tensor, or a list, tuple or dict of Tensors, not ",
-                                   Py_TYPE(targets.ptr())->tp_name));
-        }
-    }
-    const std::vector<Tensor>& tensors() const { return tensors_; }
-
-    py::object fill(std::vector<NDArray> results) const {
-        if (targets_.is_none()) return py::list();
-        if (py::isinstance<Tensor>(targets_)) return py::cast(std::move(results[0]));
-        std::size_t next = 0;
-        if (py::isinstance<py::dict>(targets_)) {
-            py::dict filled;
-            for (const auto& [key, value] : targets_.cast<py::dict>())
-                filled[key] = py::cast(std::move(results[next++]));
-            return std::move(filled);
-        }
-        py::list filled(results.size());
-        for (NDArray& result : results) filled[next++] = py::cast(std::move(result));
-        if (py::isinstance<py::tuple>(targets_)) return py::tuple(filled);
-        return std::move(filled);
-    }
-
-private:
-    static Tensor to_tensor(const py::handle& value) {
-        if (py::isinstance<Tensor>(value)) return value.cast<Tensor>();
-        throw TypeError(concat("[run] targets must be Tensors, not ", Py_TYPE(value.ptr())->tp_name,
-                               py::isinstance<Operation>(value) ? "; pass operations as operations=[...]" : ""));
-    }
-    py::object targets_;
-    std::vector<Tensor> tensors_;
-};
-
-std::vector<Operation> to_operations(const py::object& operations) {
-    std::vector<Operation> result;
-    if (operations.is_none()) return result;
-    if (py::isinstance<Operation>(operations)) return {operations.cast<Operation>()};
-    for (const py::handle& value : operations) {
-        if (!py::isinstance<Operation>(value)) {
-            throw TypeError(concat("[run] operations must be Operations (what assign() returns), not ",
-                                   Py_TYPE(value.ptr())->tp_name));
-        }
-        result.push_back(value.cast<Operation>());
-    }
-    return result;
-}
-
-// Plain numbers and lists take the placeholder's dtype; arrays keep theirs and have to match.
-NDArray to_feed(const py::handle& value, DType dtype) {
-    if (py::isinstance<NDArray>(value)) return value.cast<NDArray>();
-    const bool literal = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr()) || PyList_Check(value.ptr()) ||
-                         PyTuple_Check(value.ptr());
-    return ndarray_from_python(value, literal ? std::optional(dtype) : std::nullopt, "run");
-}
-
-CompileOptions to_options(bool stitch, int threads, bool interpret) {
-    if (threads < 0) throw UserError(concat("[compile] threads must be 0 (the setting) or more, not ", threads));
-    return {stitch, threads, interpret};
-}
-
 py::object graph_run(const Graph& graph, const py::object& feeds, const py::object& targets,
-                     const py::object& operations, bool stitch, int threads, bool interpret) {
-    std::vector<std::pair<Tensor, py::object>> given;
-    if (!feeds.is_none()) {
-        if (!py::isinstance<py::dict>(feeds)) {
-            throw TypeError(
-                concat("[run] feeds must be a dict {placeholder: array}, not ", Py_TYPE(feeds.ptr())->tp_name));
-        }
-        for (const auto& [key, value] : feeds.cast<py::dict>()) {
-            if (!py::isinstance<Tensor>(key)) {
-                throw TypeError(
-                    concat("[run] the keys of feeds must be placeholders, not ", Py_TYPE(key.ptr())->tp_name));
-            }
-            given.emplace_back(key.cast<Tensor>(), py::reinterpret_borrow<py::object>(value));
-        }
-    }
-    // One order, however the dict was written.
-    std::sort(given.begin(), given.end(), [](const auto& a, const auto& b) { return a.first.ref() < b.first.ref(); });
-    std::vector<Tensor> tensors;
-    std::vector<NDArray> arrays;
-    for (const auto& [tensor, value] : given) {
-        tensors.push_back(tensor);
-        arrays.push_back(to_feed(value, tensor.dtype()));
-    }
+                     const py::object& operations, const py::kwargs& options) {
+    const PythonFeeds given(feeds);
     const TargetForm form(targets);
-    const std::vector<Operation> wanted = to_operations(operations);
-    const CompileOptions options = to_options(stitch, threads, interpret);
+    const Executable executable = find_executable(graph, given.tensors, form.tensors(),
+                                                  operations_from_python(operations), options_from_python(options));
+    return form.fill(run_interruptibly(executable, given.arrays, {}));
+}
+
+PyJob graph_run_async(const Graph& graph, const py::object& feeds, const py::object& targets,
+                      const py::object& operations, const std::optional<Queue>& queue, const py::kwargs& options) {
+    PythonFeeds given(feeds);
+    const TargetForm form(targets);
+    const Executable executable = find_executable(graph, given.tensors, form.tensors(),
+                                                  operations_from_python(operations), options_from_python(options));
+    return {executable.run_async(std::move(given.arrays), {}, queue.value_or(default_queue())),
+            [form](std::vector<NDArray> results) { return form.fill(std::move(results)); }};
+}
+
+py::object graph_encode(const Graph& graph, CommandBuffer& commands, const py::object& feeds, const py::object& targets,
+                        const py::object& operations, const py::kwargs& options) {
+    PythonFeeds given(feeds);
+    const TargetForm form(targets);
+    const Executable executable = find_executable(graph, given.tensors, form.tensors(),
+                                                  operations_from_python(operations), options_from_python(options));
     std::vector<NDArray> results;
     {
         const ReleaseGil release;
-        results = find_executable(graph, tensors, form.tensors(), wanted, options).run(arrays);
+        results = executable.encode(commands, std::move(given.arrays));
     }
     return form.fill(std::move(results));
 }
@@ -124,41 +49,40 @@ py::object graph_run(const Graph& graph, const py::object& feeds, const py::obje
 // An Executable and the form in which its results are given.
 struct PyExecutable {
     Executable executable;
-    py::object targets;
+    TargetForm form;
     std::vector<DType> feed_dtypes;
 };
 
 PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py::object& targets,
-                           const py::object& operations, bool stitch, int threads, bool interpret) {
-    FeedTypes types;
-    if (py::isinstance<py::dict>(feeds)) {
-        for (const auto& [key, value] : feeds.cast<py::dict>()) {
-            if (!py::isinstance<Tensor>(key)) throw TypeError("[compile] the keys of feeds must be placeholders");
-            types.emplace_back(key.cast<Tensor>(), value.cast<ShapedType>());
-        }
-    } else if (!feeds.is_none()) {
-        for (const py::handle& value : feeds) {
-            const auto tensor = value.cast<Tensor>();
-            types.emplace_back(tensor, ShapedType{tensor.shape(), tensor.dtype()});
-        }
-    }
-    const TargetForm form(targets);
-    const std::vector<Operation> wanted = to_operations(operations);
-    const CompileOptions options = to_options(stitch, threads, interpret);
-    PyExecutable result;
-    result.targets = targets;
+                           const py::object& operations, const py::kwargs& options) {
+    const FeedTypes types = feed_types_from_python(feeds);
+    PyExecutable result{{}, TargetForm(targets), {}};
+    const std::vector<Operation> wanted = operations_from_python(operations);
+    const CompileOptions compile_options = options_from_python(options);
     for (const auto& [tensor, type] : types) result.feed_dtypes.push_back(type.dtype);
     const ReleaseGil release;
-    result.executable = compile(graph, types, form.tensors(), wanted, options);
+    result.executable = compile(graph, types, result.form.tensors(), wanted, compile_options);
     return result;
 }
 
-py::object executable_run(const PyExecutable& self, const py::args& inputs, const py::object& out) {
-    // exe.run(a, b) and exe.run([a, b]) are the same.
+PyJob graph_compile_async(const Graph& graph, const py::object& feeds, const py::object& targets,
+                          const py::object& operations, const py::kwargs& options) {
+    const FeedTypes types = feed_types_from_python(feeds);
+    PyExecutable made{{}, TargetForm(targets), {}};
+    for (const auto& [tensor, type] : types) made.feed_dtypes.push_back(type.dtype);
+    auto [executable, job] = compile_async(graph, types, made.form.tensors(), operations_from_python(operations),
+                                           options_from_python(options));
+    made.executable = std::move(executable);
+    return {std::move(job), [made](const std::vector<NDArray>&) { return py::cast(made); }};
+}
+
+// exe.run(a, b) and exe.run([a, b]) are the same.
+std::vector<NDArray> inputs_of(const PyExecutable& self, const py::args& inputs) {
     std::vector<NDArray> arrays;
+    arrays.reserve(self.feed_dtypes.size());
     const auto add = [&](const py::handle& value) {
         const std::size_t k = arrays.size();
-        arrays.push_back(to_feed(value, k < self.feed_dtypes.size() ? self.feed_dtypes[k] : DType::float32));
+        arrays.push_back(feed_from_python(value, k < self.feed_dtypes.size() ? self.feed_dtypes[k] : DType::float32));
     };
     const bool listed = inputs.size() == 1 && self.feed_dtypes.size() != 1
                             ? PyList_Check(inputs[0].ptr()) || PyTuple_Check(inputs[0].ptr())
@@ -171,26 +95,59 @@ py::object executable_run(const PyExecutable& self, const py::args& inputs, cons
     } else {
         for (const py::handle& value : inputs) add(value);
     }
-    std::vector<NDArray> given;
-    if (!out.is_none()) {
-        // Never a copy: the caller would not see what was written into it.
-        const auto view = [](const py::handle& value) {
-            return ndarray_from_python(value, std::nullopt, "[run] out", CopyMode::never);
-        };
-        const bool one = !py::isinstance<py::list>(out) && !py::isinstance<py::tuple>(out);
-        if (one) {
-            given.push_back(view(out));
-        } else {
-            for (const py::handle& value : out) given.push_back(view(value));
-        }
-    }
+    return arrays;
+}
+
+py::object executable_run(const PyExecutable& self, const py::args& inputs, const py::object& out) {
+    const std::vector<NDArray> arrays = inputs_of(self, inputs);
+    std::vector<NDArray> results = run_interruptibly(self.executable, arrays, out_from_python(out));
+    if (!out.is_none()) return out;
+    return self.form.fill(std::move(results));
+}
+
+PyJob executable_run_async(const PyExecutable& self, const py::args& inputs, const py::object& out,
+                           const std::optional<Queue>& queue) {
+    Job job = self.executable.run_async(inputs_of(self, inputs), out_from_python(out), queue.value_or(default_queue()));
+    if (!out.is_none()) return {std::move(job), [out](const std::vector<NDArray>&) { return out; }};
+    return {std::move(job), [form = self.form](std::vector<NDArray> results) { return form.fill(std::move(results)); }};
+}
+
+py::object executable_encode(const PyExecutable& self, CommandBuffer& commands, const py::args& inputs,
+                             const py::object& out) {
+    std::vector<NDArray> arrays = inputs_of(self, inputs);
+    std::vector<NDArray> given = out_from_python(out);
     std::vector<NDArray> results;
     {
         const ReleaseGil release;
-        results = self.executable.run(arrays, given);
+        results = self.executable.encode(commands, std::move(arrays), std::move(given));
     }
     if (!out.is_none()) return out;
-    return TargetForm(self.targets).fill(std::move(results));
+    return self.form.fill(std::move(results));
+}
+
+// A dict {placeholder: ShapedType}, or ShapedTypes in the order of the feeds.
+std::vector<ShapedType> types_of(const PyExecutable& self, const py::object& types) {
+    std::vector<ShapedType> result;
+    if (!py::isinstance<py::dict>(types)) {
+        for (const py::handle& type : types) {
+            if (!py::isinstance<ShapedType>(type))
+                throw TypeError(concat("[specialize] types must be ShapedTypes, not ", Py_TYPE(type.ptr())->tp_name));
+            result.push_back(type.cast<ShapedType>());
+        }
+        return result;
+    }
+    const FeedTypes given = feed_types_from_python(types);
+    for (const Tensor& feed : self.executable.feeds()) {
+        const auto at = std::find_if(given.begin(), given.end(), [&](const auto& pair) { return pair.first == feed; });
+        result.push_back(at != given.end() ? at->second : ShapedType{feed.shape(), feed.dtype()});
+    }
+    return result;
+}
+
+Profile executable_profile(const PyExecutable& self, const py::args& inputs, int runs) {
+    const std::vector<NDArray> arrays = inputs_of(self, inputs);
+    const ReleaseGil release;
+    return self.executable.profile(arrays, runs);
 }
 
 py::dict region_dict(const Report::Region& region) {
@@ -206,9 +163,7 @@ py::dict region_dict(const Report::Region& region) {
     return entry;
 }
 
-}  // namespace
-
-void bind_executable(py::module_& m) {
+void bind_report(py::module_& m) {
     py::class_<Report>(m, "Report",
                        "What compiling and stitching did. str() explains it; the attributes are for programs.")
         .def_property_readonly(
@@ -223,18 +178,89 @@ void bind_executable(py::module_& m) {
         .def_readonly("arena_bytes", &Report::arena_bytes, "Memory reserved for intermediate results, in bytes.")
         .def_readonly("kernels", &Report::kernels)
         .def_readonly("kernels_compiled", &Report::kernels_compiled, "Kernels that were not found in the kernel cache.")
+        .def_readonly("kernels_from_disk", &Report::kernels_from_disk, "Kernels that were found in its folder.")
         .def_readonly("compile_milliseconds", &Report::compile_milliseconds)
         .def_readonly("stitch_milliseconds", &Report::stitch_milliseconds)
         .def("__str__", &Report::str)
         .def("__repr__", &Report::str);
+}
 
+py::dict kernel_dict(const Profile::Kernel& kernel, const MachineLimits& limits) {
+    py::dict entry;
+    entry["name"] = kernel.cost.name;
+    entry["operations"] = kernel.cost.operations;
+    entry["threads"] = kernel.threads;
+    entry["microseconds"] = kernel.microseconds;
+    entry["bytes_read"] = kernel.cost.bytes_read;
+    entry["bytes_written"] = kernel.cost.bytes_written;
+    entry["flops"] = kernel.cost.flops;
+    entry["bytes_per_second"] = kernel.bytes_per_second();
+    entry["flops_per_second"] = kernel.flops_per_second();
+    entry["share_of_bandwidth"] = kernel.bytes_per_second() / limits.bytes_per_second;
+    entry["share_of_flops"] = kernel.flops_per_second() / limits.flops_per_second;
+    return entry;
+}
+
+void bind_profile(py::module_& m) {
+    py::class_<Profile>(m, "Profile",
+                        "Times, bytes and FLOPs of each kernel of a run. str() is a table; save_trace() writes what "
+                        "Perfetto and\nchrome://tracing show.")
+        .def_property_readonly(
+            "kernels",
+            [](const Profile& profile) {
+                py::list kernels;
+                for (const Profile::Kernel& kernel : profile.kernels)
+                    kernels.append(kernel_dict(kernel, profile.limits));
+                return kernels;
+            },
+            "One dict for each kernel, in the order in which they run; times are medians in microseconds.")
+        .def_readonly("runs", &Profile::runs)
+        .def_readonly("run_microseconds", &Profile::run_microseconds, "Median of a whole run.")
+        .def_readonly("compile_milliseconds", &Profile::compile_milliseconds)
+        .def_property_readonly(
+            "bandwidth_limit", [](const Profile& profile) { return profile.limits.bytes_per_second; },
+            "Bytes per second, read and written, of a large copy here.")
+        .def_property_readonly(
+            "flops_limit", [](const Profile& profile) { return profile.limits.flops_per_second; },
+            "Float32 operations per second of a product of 1024 x 1024 matrices here.")
+        .def("trace_json", &Profile::trace_json, "The compilation and the last run in the Trace Event Format, as text.")
+        .def("__str__", &Profile::str)
+        .def("__repr__", &Profile::str);
+}
+
+void bind_executable_class(py::module_& m) {
     py::class_<PyExecutable>(m, "Executable", "A compiled graph: run it on arrays in the order of `feeds`.")
-        .def("run", &executable_run, py::kw_only(), py::arg("out") = py::none(),
-             "Run on arrays in the order of `feeds` (as arguments or as one list). Results have the form of the "
-             "targets, or are\n"
-             "written into `out` (an array, or a list of arrays: writable, contiguous, of the right dtypes and "
-             "shapes).\n"
-             "Raises ValueError/TypeError when an array does not fit; nothing is changed then.")
+        .def(
+            "run", &executable_run, py::kw_only(), py::arg("out") = py::none(),
+            "Run on arrays in the order of `feeds` (as arguments or as one list). Results have the form of the "
+            "targets, or are\nwritten into `out` (an array, or a list of arrays: writable, of the right dtypes and "
+            "shapes).\nRaises ValueError/TypeError when an array does not fit; nothing is changed then. Ctrl-C returns "
+            "at once: the run is\ncancelled if it has not changed a variable yet, else it goes on to its end in the "
+            "background.")
+        .def("run_async", &executable_run_async, py::kw_only(), py::arg("out") = py::none(),
+             py::arg("queue") = py::none(),
+             "As run(), but returns at once with a Job. The arrays must not be changed until it is done. `queue` "
+             "defaults to one\nthat all runs share.")
+        .def("encode", &executable_encode, py::arg("command_buffer"), py::kw_only(), py::arg("out") = py::none(),
+             "Add a run on arrays to a command buffer. Returns the arrays that it will fill: their contents are "
+             "undefined until\nthe command buffer is done, but they may be inputs of what is encoded after it.")
+        .def(
+            "specialize",
+            [](const PyExecutable& self, const py::object& types) {
+                const std::vector<ShapedType> wanted = types_of(self, types);
+                const ReleaseGil release;
+                self.executable.specialize(wanted);
+            },
+            py::arg("types"),
+            "Compile for further types of the feeds: {placeholder: ShapedType}, or a list in the order of `feeds`.")
+        .def(
+            "output_types",
+            [](const PyExecutable& self, const py::object& types) {
+                const std::vector<ShapedType> wanted = types_of(self, types);
+                const ReleaseGil release;
+                return self.executable.output_types(wanted);
+            },
+            py::arg("types"), "The ShapedTypes of the targets for feeds of these types.")
         .def_property_readonly("feeds", [](const PyExecutable& self) { return self.executable.feeds(); })
         .def_property_readonly("targets", [](const PyExecutable& self) { return self.executable.targets(); })
         .def_property_readonly(
@@ -244,28 +270,92 @@ void bind_executable(py::module_& m) {
             "report", [](const PyExecutable& self) { return self.executable.report(); },
             "What was stitched, what was not and why, for the variant that ran last.")
         .def(
+            "explain", [](const PyExecutable& self) { return self.executable.explain(); },
+            "One entry for each compilation: what it was for, what was found in which cache, and why it was needed.")
+        .def("profile", &executable_profile, py::kw_only(), py::arg("runs") = 10,
+             "Run `runs` times (variables are updated as in any run) and measure each kernel.")
+        .def(
             "source", [](const PyExecutable& self, const std::string& kind) { return self.executable.source(kind); },
             py::arg("kind") = "loopir", "The kernels as text: \"loopir\", \"llvm\" or \"asm\".")
         .def("__repr__", [](const PyExecutable& self) {
             return concat("<Executable of ", self.executable.feeds().size(), " feeds and ",
                           self.executable.targets().size(), " targets>");
         });
+}
 
-    const py::object graph = m.attr("Graph");
-    graph.attr("run") = py::cpp_function(
-        &graph_run, py::name("run"), py::is_method(graph), py::arg("feeds") = py::none(),
-        py::arg("targets") = py::none(), py::arg("operations") = py::none(), py::kw_only(), py::arg("stitch") = true,
-        py::arg("threads") = 0, py::arg("interpret") = false,
-        "Run the graph: feeds is {placeholder: array}, targets a tensor or a list, tuple or dict of tensors, "
-        "operations what\n"
-        "assign() returned. Compiles at the first call for this combination. Results have the form of targets. Raises\n"
-        "ValueError/TypeError when something does not fit; variables are unchanged then.");
-    graph.attr("compile") = py::cpp_function(
-        &graph_compile, py::name("compile"), py::is_method(graph), py::arg("feeds") = py::none(),
-        py::arg("targets") = py::none(), py::arg("operations") = py::none(), py::kw_only(), py::arg("stitch") = true,
-        py::arg("threads") = 0, py::arg("interpret") = false,
-        "Compile ahead of time: feeds is {placeholder: ShapedType} (or a list of placeholders, as they are declared).\n"
-        "Returns an Executable. stitch=False gives one kernel for each operation, for comparison and for debugging.");
+// A method of Graph with feeds, targets, operations and options.
+template <typename Function, typename... Extra>
+void add_method(const py::object& graph, const char* name, Function function, const std::string& doc,
+                const Extra&... extra) {
+    graph.attr(name) =
+        py::cpp_function(function, py::name(name), py::is_method(graph), extra..., (doc + "\n" + options_doc).c_str());
+}
+
+void bind_graph_methods(const py::object& graph) {
+    const auto feeds = py::arg("feeds") = py::none();
+    const auto targets = py::arg("targets") = py::none();
+    const auto operations = py::arg("operations") = py::none();
+    add_method(graph, "run", &graph_run,
+               "Run the graph: feeds is {placeholder: array}, targets a tensor or a list, tuple or dict of tensors, "
+               "operations what\nassign() returned. Compiles at the first call for this combination. Results have the "
+               "form of targets. Raises\nValueError/TypeError when something does not fit; variables are unchanged "
+               "then. Ctrl-C returns at once, as in Executable.run.",
+               feeds, targets, operations);
+    add_method(
+        graph, "run_async", &graph_run_async,
+        "As run(), but returns at once with a Job; compiling is part of it. The arrays must not be changed until "
+        "it is done.\n`queue` defaults to one that all runs share.",
+        feeds, targets, operations, py::kw_only(), py::arg("queue") = py::none());
+    add_method(graph, "encode", &graph_encode,
+               "Add a run to a command buffer, as Executable.encode does. Returns the arrays that it will fill, in the "
+               "form of targets.",
+               py::arg("command_buffer"), feeds, targets, operations);
+    add_method(graph, "compile", &graph_compile,
+               "Compile ahead of time: feeds is {placeholder: ShapedType} (or a list of placeholders, as they are "
+               "declared).\nReturns an Executable.",
+               feeds, targets, operations);
+    add_method(graph, "compile_async", &graph_compile_async,
+               "As compile(), but returns at once with a Job whose result is the Executable.", feeds, targets,
+               operations);
+}
+
+py::dict cache_dict(const CacheStatistics::Cache& cache) {
+    py::dict entry;
+    entry["hits"] = cache.hits;
+    entry["misses"] = cache.misses;
+    entry["evictions"] = cache.evictions;
+    entry["entries"] = cache.entries;
+    return entry;
+}
+
+py::dict cache_statistics_dict() {
+    const CacheStatistics statistics = cache_statistics();
+    py::dict kernels;
+    kernels["hits"] = statistics.kernels.hits;
+    kernels["disk_hits"] = statistics.kernels.disk_hits;
+    kernels["compiled"] = statistics.kernels.compiled;
+    kernels["evictions"] = statistics.kernels.evictions;
+    kernels["entries"] = statistics.kernels.entries;
+    py::dict result;
+    result["executables"] = cache_dict(statistics.executables);
+    result["programs"] = cache_dict(statistics.programs);
+    result["kernels"] = kernels;
+    result["kernel_folder"] = statistics.kernel_folder;
+    return result;
+}
+
+}  // namespace
+
+void bind_executable(py::module_& m) {
+    bind_report(m);
+    bind_profile(m);
+    bind_executable_class(m);
+    bind_graph_methods(m.attr("Graph"));
+    m.def("cache_statistics", &cache_statistics_dict,
+          "Hits, misses, evictions and entries of the caches: executables of graphs (by what is asked of them), "
+          "compiled programs\nof the process (by structure), and kernels in memory and on disk.");
+    m.def("clear_caches", &clear_caches,
+          "Forget compiled programs that no executable uses. Kernels stay in their own caches.");
 }
 
 }  // namespace topstitch::bindings

@@ -31,6 +31,7 @@ PYBIND11_MODULE(_core, m) {
     bind_ndarray(m);
     bind_graph(m);
     bind_autodiff(m);
+    bind_queue(m);
     bind_executable(m);
     refuse_uninitialized(m);
 }

@@ -4,18 +4,12 @@
 
 #include <pybind11/pybind11.h>
 
-#include <functional>
 #include <string>
 
+#include "ownership.h"
 #include "topstitch/ndarray.h"
 
 namespace topstitch::bindings {
-
-// ndarray_owner.cpp
-// Runs `action` with the GIL held, from any thread; not at all once the interpreter goes down.
-void with_gil_unless_finalizing(const std::function<void()>& action);
-// A release function for Buffer::borrow that drops the reference to `owner`.
-std::function<void()> release_of(pybind11::object owner);
 
 // ndarray_dlpack.cpp
 NDArray ndarray_from_dlpack(pybind11::handle object, const std::string& what);

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "graph/hash128.h"
+#include "core/hash128.h"
 #include "test_graph_support.h"
 
 using namespace topstitch;

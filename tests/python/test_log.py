@@ -37,20 +37,23 @@ def test_silent_by_default() -> None:
 
 def test_info_counts_kernels() -> None:
     lines = _log("info")
-    pattern = r"topstitch: compiled (\d+) kernels?, (\d+) of them found in the cache, in [\d.e+]+ ms, for feed 'x' (.*)"
+    pattern = (
+        r"topstitch: compiled (\d+) kernels? \((\d+) new, (\d+) from disk, the others from memory\) in [\d.e+]+ ms, "
+        r"for feed 'x' (.*)"
+    )
     found = [re.fullmatch(pattern, line) for line in lines]
     assert len(lines) == 3
     assert all(found), lines
-    assert [match[3] for match in found if match] == ["float32(5, 3)", "float32(1, 3)", "float32(6, 3)"]
+    assert [match[4] for match in found if match] == ["float32(5, 3)", "float32(1, 3)", "float32(6, 3)"]
     assert [match[1] for match in found if match] == ["1", "1", "2"]
 
 
 def test_debug_says_why() -> None:
     reasons = [line for line in _log("debug") if line.startswith("topstitch: compiling")]
     assert len(reasons) == 3
-    assert "nothing has been compiled for these targets" in reasons[0]
+    assert "it is the first run or compilation of this graph" in reasons[0]
     assert "feed 'x' is (1, 3) and was (5, 3)" in reasons[1]
-    assert "nothing has been compiled for these targets" in reasons[2]
+    assert "the compile options differ" in reasons[2]
 
 
 def test_unknown_level() -> None:

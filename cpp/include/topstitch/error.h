@@ -60,6 +60,13 @@ public:
     ~InternalError() override;
 };
 
+// Work that was cancelled before it had changed anything (Python: concurrent.futures.CancelledError).
+class TOPSTITCH_API Cancelled : public Error {
+public:
+    using Error::Error;
+    ~Cancelled() override;
+};
+
 // Joins its arguments as an output stream prints them.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {

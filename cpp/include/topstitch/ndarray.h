@@ -68,6 +68,7 @@ public:
     T* data_as() const {
         return static_cast<T*>(data_);
     }
+    void* lowest_address() const;  // differs from data() when a stride is negative
     bool readonly() const { return buffer_->readonly(); }
     bool is_contiguous() const { return contiguous_; }  // C order
     const std::shared_ptr<Buffer>& buffer() const { return buffer_; }

@@ -1,6 +1,6 @@
 // SipHash-2-4-128 as a stream.
 // Words are read in little-endian order.
-#include "graph/hash128.h"
+#include "core/hash128.h"
 
 #include <bit>
 #include <cstdio>

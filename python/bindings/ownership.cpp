@@ -1,9 +1,10 @@
 // Keeps Python objects alive from C++, and lets them go safely from any thread.
 // Once the interpreter is going down, references are leaked: there is nobody left to take them.
+#include "ownership.h"
+
 #include <Python.h>
 
 #include "gil.h"
-#include "ndarray_parts.h"
 
 namespace py = pybind11;
 
@@ -36,6 +37,10 @@ void with_gil_unless_finalizing(const std::function<void()>& action) {
 std::function<void()> release_of(py::object owner) {
     PyObject* raw = owner.release().ptr();
     return [raw] { with_gil_unless_finalizing([raw] { Py_DECREF(raw); }); };
+}
+
+std::shared_ptr<PyObject> hold(py::object object) {
+    return {object.release().ptr(), [](PyObject* raw) { with_gil_unless_finalizing([raw] { Py_DECREF(raw); }); }};
 }
 
 }  // namespace topstitch::bindings

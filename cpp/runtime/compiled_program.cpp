@@ -1,0 +1,420 @@
+// Compiles a Program, and runs it.
+// A run validates, reserves all memory, and only then starts the first kernel: it happens or changes nothing.
+#include "runtime/compiled_program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "passes/passes.h"
+
+namespace topstitch {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+// Below this much work (in additions) for each thread, waking it costs more than it saves.
+constexpr std::int64_t work_per_thread = 1 << 15;
+constexpr std::size_t max_idle_contexts = 16;
+constexpr int deterministic_threads = 8;
+
+std::size_t align(std::size_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// What schedules are made for. Results that may not depend on the number of threads are scheduled for a fixed one.
+stitch::Machine scheduling_machine(const DeviceBackend& device, const CompileOptions& options) {
+    stitch::Machine machine = device.machine();
+    if (options.threads > 0) machine.threads = std::min(machine.threads, options.threads);
+    if (options.deterministic) machine.threads = deterministic_threads;
+    return machine;
+}
+
+// Offsets in one arena for buffers that live at different times: first fit over those that overlap in time.
+class ArenaLayout {
+public:
+    std::size_t place(std::size_t bytes, int first, int last) {
+        bytes = align(std::max<std::size_t>(bytes, 1));
+        std::vector<std::pair<std::size_t, std::size_t>> taken;
+        for (const Block& block : blocks_) {
+            if (block.last >= first && block.first <= last)
+                taken.emplace_back(block.offset, block.offset + block.bytes);
+        }
+        std::sort(taken.begin(), taken.end());
+        std::size_t offset = 0;
+        for (const auto& [begin, end] : taken) {
+            if (offset + bytes <= begin) break;
+            offset = std::max(offset, end);
+        }
+        blocks_.push_back({offset, bytes, first, last});
+        total_ = std::max(total_, offset + bytes);
+        return offset;
+    }
+    std::size_t total() const { return total_; }
+
+private:
+    struct Block {
+        std::size_t offset, bytes;
+        int first, last;
+    };
+    std::vector<Block> blocks_;
+    std::size_t total_ = 0;
+};
+
+}  // namespace
+
+CompiledProgram::CompiledProgram(Program program, const Hints& hints, const CompileOptions& options,
+                                 DeviceBackend& device)
+    : device_(&device), max_threads_(options.threads) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const OpNode& node : program.graph->ops) locations_.push_back(node.location);
+    std::vector<DimEquality> assumed = program.assumptions;
+    HintedAssumptions assumptions(hints, assumed);
+    {
+        // Bodies ask about dims too, so the assumptions hold until everything is lowered.
+        const ScopedDimAssumptions scope(&assumptions);
+        require_decided(program);
+        program = canonicalize(program);
+        require_decided(program);
+        report_.pass_milliseconds = milliseconds_since(start);
+        stitch::StitchOptions stitch_options;
+        stitch_options.stitch = options.stitch;
+        stitch_options.estimate = [&assumptions](const Dim& dim) { return assumptions.hint(dim); };
+        plan_ = stitch::make_plan(program, stitch_options, scheduling_machine(device, options));
+    }
+    assumptions_ = assumed;
+    find_extents(program);
+    std::vector<std::int64_t> symbols;
+    for (const auto& [name, value] : hints) {
+        symbol_names_.push_back(name);
+        symbols.push_back(value);
+    }
+    if (!accepts(symbols)) throw NeedsExactSizes("[compile] an extent is negative for these sizes");
+    report_.stitch_milliseconds = milliseconds_since(start);
+
+    KernelOptions kernel_options;
+    kernel_options.optimization_level = options.optimization_level;
+    kernel_options.fused_multiply_add = options.math == MathMode::standard;
+    DeviceBackend::Compiled compiled = device.compile(plan_.kernels, kernel_options);
+    kernels_ = std::move(compiled.kernels);
+    report_.kernels = static_cast<int>(kernels_.size());
+    report_.kernels_compiled = compiled.newly_compiled;
+    report_.kernels_from_disk = compiled.from_disk;
+    add_steps();
+
+    auto context = std::make_unique<Context>();
+    prepare(*context, symbols);
+    fill_report(*context, assumptions);
+    contexts_.push_back(std::move(context));
+    report_.compile_milliseconds = milliseconds_since(start);
+}
+
+void CompiledProgram::add_steps() {
+    for (const stitch::PlanStep& step : plan_.steps) {
+        const stitch::RegionReport& region = plan_.regions[static_cast<std::size_t>(step.region)];
+        Step made;
+        made.kernel = kernels_[static_cast<std::size_t>(step.kernel)].get();
+        made.buffers = step.buffers;
+        for (const Dim& size : step.sizes) made.sizes.push_back(dim_slot(size));
+        made.parallel_extent = dim_slot(step.parallel_extent);
+        made.work = dim_slot(step.work);
+        made.bytes_read = dim_slot(step.counts.bytes_read);
+        made.bytes_written = dim_slot(step.counts.bytes_written);
+        made.flops = dim_slot(step.counts.flops);
+        made.writes_state = !region.in_place.empty();
+        steps_.push_back(std::move(made));
+    }
+    for (const stitch::PlanBuffer& buffer : plan_.buffers) buffer_elements_.push_back(dim_slot(buffer.elements));
+    for (const TensorType& type : plan_.results) {
+        std::vector<int> slots;
+        for (const Dim& dim : type.shape.dims()) slots.push_back(dim_slot(dim));
+        result_dims_.push_back(std::move(slots));
+    }
+}
+
+void CompiledProgram::fill_report(const Context& context, HintedAssumptions& assumptions) {
+    for (const stitch::RegionReport& region : plan_.regions) {
+        Report::Region entry;
+        entry.name = region.name;
+        entry.operations = region.operations;
+        entry.schedule = region.schedule;
+        entry.kept = region.kept;
+        entry.in_place = region.in_place;
+        entry.bytes_read = assumptions.hint(region.bytes_read);
+        entry.bytes_written = assumptions.hint(region.bytes_written);
+        entry.bytes_saved = assumptions.hint(region.bytes_saved);
+        report_.regions.push_back(std::move(entry));
+    }
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        report_.kernel_milliseconds.emplace_back(plan_.regions[static_cast<std::size_t>(plan_.steps[s].region)].name,
+                                                 steps_[s].kernel->compile_milliseconds());
+    }
+    report_.kept_apart = plan_.refusals;
+    report_.arena_bytes = static_cast<std::int64_t>(context.arena_bytes);
+}
+
+int CompiledProgram::dim_slot(const Dim& dim) {
+    const auto [at, fresh] = dim_slots_.emplace(dim.str(), static_cast<int>(dims_.size()));
+    if (fresh) dims_.push_back(dim);
+    return at->second;
+}
+
+std::int64_t CompiledProgram::evaluate(const Dim& dim, std::span<const std::int64_t> symbols) const {
+    if (dim.is_known()) return dim.value();
+    return dim.evaluate([&](std::string_view name) {
+        const auto at = std::find(symbol_names_.begin(), symbol_names_.end(), name);
+        internal_check(at != symbol_names_.end(), "a compiled dim names an unknown symbol");
+        return symbols[static_cast<std::size_t>(at - symbol_names_.begin())];
+    });
+}
+
+bool CompiledProgram::accepts(std::span<const std::int64_t> symbols) const {
+    return std::all_of(assumptions_.begin(), assumptions_.end(),
+                       [&](const DimEquality& equality) {
+                           return evaluate(equality.a, symbols) == evaluate(equality.b, symbols);
+                       }) &&
+           std::all_of(extents_.begin(), extents_.end(),
+                       [&](const Dim& extent) { return evaluate(extent, symbols) >= 0; });
+}
+
+// A window that is larger than its axis gives a negative number of windows: the sizes are refused by the operation,
+// then, when they are compiled as numbers.
+void CompiledProgram::find_extents(const Program& program) {
+    std::set<std::string> seen;
+    for (const OpNode& node : program.graph->ops) {
+        for (const TensorType& type : node.outputs) {
+            for (const Dim& dim : type.shape.dims()) {
+                if (provably_nonnegative(dim) || !seen.insert(dim.str()).second) continue;
+                extents_.push_back(dim);
+            }
+        }
+    }
+}
+
+void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> symbols) const {
+    if (context.ready && std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
+        return;
+    context.ready = false;
+    context.symbols.assign(symbols.begin(), symbols.end());
+    context.dims.clear();
+    for (const Dim& dim : dims_) context.dims.push_back(evaluate(dim, symbols));
+
+    context.result_shapes.clear();
+    for (const std::vector<int>& slots : result_dims_) {
+        Sizes shape;
+        for (int slot : slots) shape.push_back(context.dims[static_cast<std::size_t>(slot)]);
+        num_elements(shape);  // UserError when it cannot be addressed
+        context.result_shapes.push_back(std::move(shape));
+    }
+
+    ArenaLayout layout;
+    context.arena_offsets.assign(plan_.buffers.size(), 0);
+    for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
+        const stitch::PlanBuffer& buffer = plan_.buffers[k];
+        if (buffer.kind != stitch::PlanBuffer::Kind::arena) continue;
+        const std::int64_t elements = context.dims[static_cast<std::size_t>(buffer_elements_[k])];
+        std::int64_t bytes = 0;
+        if (__builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(buffer.dtype)), &bytes)) {
+            throw MemoryError(
+                concat("[run] an intermediate result of ", elements, " elements cannot be held in memory"));
+        }
+        context.arena_offsets[k] = layout.place(static_cast<std::size_t>(bytes), buffer.first_use, buffer.last_use);
+    }
+    const int available = device_->max_threads();
+    const int limit = max_threads_ > 0 ? std::min(max_threads_, available) : available;
+    int most_threads = 1;
+    std::int64_t scratch = 0;
+    context.threads.clear();
+    context.work = 0;
+    context.sizes.resize(steps_.size());
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        const std::int64_t work = context.dims[static_cast<std::size_t>(step.work)];
+        if (__builtin_add_overflow(context.work, work, &context.work))
+            context.work = std::numeric_limits<std::int64_t>::max();
+        const auto threads = static_cast<int>(std::clamp<std::int64_t>(work / work_per_thread, 1, limit));
+        context.threads.push_back(threads);
+        most_threads = std::max(most_threads, threads);
+        std::vector<std::int64_t>& sizes = context.sizes[s];
+        sizes.clear();
+        for (int slot : step.sizes) sizes.push_back(context.dims[static_cast<std::size_t>(slot)]);
+        scratch = std::max(scratch, step.kernel->scratch_bytes(sizes));
+    }
+    context.scratch_stride = static_cast<std::int64_t>(align(static_cast<std::size_t>(scratch)));
+    context.scratch_offset = layout.total();
+    context.arena_bytes =
+        layout.total() + static_cast<std::size_t>(context.scratch_stride) * static_cast<std::size_t>(most_threads);
+    context.reserved = false;
+    context.ready = true;
+}
+
+// Not before a run: the sizes that a compilation looks at may be made up.
+void CompiledProgram::reserve(Context& context) const {
+    if (context.reserved) return;
+    if (context.arena == nullptr || context.arena->bytes() < context.arena_bytes) {
+        context.arena.reset();
+        if (context.arena_bytes > 0) context.arena = Buffer::allocate(context.arena_bytes);
+    }
+    context.pointers.assign(plan_.buffers.size(), nullptr);
+    for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
+        const stitch::PlanBuffer& buffer = plan_.buffers[k];
+        if (buffer.kind == stitch::PlanBuffer::Kind::arena) {
+            context.pointers[k] = static_cast<std::byte*>(context.arena->data()) + context.arena_offsets[k];
+        } else if (buffer.kind == stitch::PlanBuffer::Kind::constant) {
+            context.pointers[k] = plan_.constants[static_cast<std::size_t>(buffer.index)].data();
+        }
+    }
+    context.reserved = true;
+}
+
+std::unique_ptr<CompiledProgram::Context> CompiledProgram::take_context() const {
+    const std::lock_guard lock(mutex_);
+    if (contexts_.empty()) return std::make_unique<Context>();
+    std::unique_ptr<Context> context = std::move(contexts_.back());
+    contexts_.pop_back();
+    return context;
+}
+
+void CompiledProgram::give_back(std::unique_ptr<Context> context) const {
+    const std::lock_guard lock(mutex_);
+    if (contexts_.size() < max_idle_contexts) contexts_.push_back(std::move(context));
+}
+
+// Of constants and intermediate results the pointers are set once, when memory is reserved.
+void CompiledProgram::point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
+                               const States& states) const {
+    for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
+        const stitch::PlanBuffer& buffer = plan_.buffers[k];
+        const auto index = static_cast<std::size_t>(buffer.index);
+        switch (buffer.kind) {
+            case stitch::PlanBuffer::Kind::feed:
+                context.pointers[k] = inputs[index].lowest_address();
+                break;
+            case stitch::PlanBuffer::Kind::variable:
+                context.pointers[k] = states[index]->value.data();
+                break;
+            case stitch::PlanBuffer::Kind::result:
+                context.pointers[k] = outputs[index].data();
+                break;
+            case stitch::PlanBuffer::Kind::constant:
+            case stitch::PlanBuffer::Kind::arena:
+                break;
+        }
+    }
+}
+
+void CompiledProgram::launch_steps(Context& context, const RunControl& control) const {
+    LaunchShape launch;
+    launch.scratch_stride = context.scratch_stride;
+    if (context.arena != nullptr)
+        launch.scratch = static_cast<std::byte*>(context.arena->data()) + context.scratch_offset;
+    bool changed = false;
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        changed = changed || step.writes_state;
+        if (!changed && control.cancelled != nullptr && control.cancelled->load(std::memory_order_relaxed))
+            throw Cancelled("[run] cancelled before it had changed anything");
+        context.arguments.clear();
+        for (int id : step.buffers) context.arguments.push_back(context.pointers[static_cast<std::size_t>(id)]);
+        launch.parallel_extent = context.dims[static_cast<std::size_t>(step.parallel_extent)];
+        launch.threads = context.threads[s];
+        if (control.times == nullptr) {
+            step.kernel->launch(context.arguments.data(), context.sizes[s].data(), launch);
+            continue;
+        }
+        StepTime time;
+        time.start = std::chrono::steady_clock::now();
+        step.kernel->launch(context.arguments.data(), context.sizes[s].data(), launch);
+        time.end = std::chrono::steady_clock::now();
+        time.step = static_cast<int>(s);
+        time.threads = launch.threads;
+        control.times->push_back(time);
+    }
+}
+
+void CompiledProgram::copy_states(Context& context) const {
+    for (const stitch::PlanCopy& copy : plan_.copies) {
+        const auto from = static_cast<std::size_t>(copy.from);
+        const auto bytes = static_cast<std::size_t>(context.dims[static_cast<std::size_t>(buffer_elements_[from])]) *
+                           size_of(plan_.buffers[from].dtype);
+        if (bytes > 0) std::memcpy(context.pointers[static_cast<std::size_t>(copy.to)], context.pointers[from], bytes);
+    }
+}
+
+std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray> inputs,
+                                                         std::span<const std::int64_t> symbols,
+                                                         std::span<const NDArray> results, const States& states,
+                                                         const RunControl& control) const {
+    std::unique_ptr<Context> context = take_context();
+    prepare(*context, symbols);
+    if (context->work > control.work_limit) {
+        give_back(std::move(context));
+        return std::nullopt;
+    }
+    reserve(*context);
+
+    std::vector<NDArray> outputs;
+    outputs.reserve(plan_.results.size());
+    for (std::size_t k = 0; k < plan_.results.size(); ++k) {
+        if (results.empty()) {
+            outputs.emplace_back(plan_.results[k].dtype, context->result_shapes[k]);
+        } else {
+            outputs.push_back(results[k]);
+        }
+    }
+    {
+        // Variables are locked in the order of their addresses, so that runs that share them cannot deadlock.
+        std::vector<std::unique_lock<std::mutex>> locks;
+        if (!states.empty()) {
+            std::vector<Variable*> ordered;
+            for (const std::shared_ptr<Variable>& state : states) ordered.push_back(state.get());
+            std::sort(ordered.begin(), ordered.end(), std::less<>());
+            for (Variable* variable : ordered) locks.emplace_back(variable->mutex);
+        }
+        point_at(*context, inputs, outputs, states);
+        launch_steps(*context, control);
+        copy_states(*context);
+    }
+    give_back(std::move(context));
+    return outputs;
+}
+
+std::vector<Sizes> CompiledProgram::result_shapes(std::span<const std::int64_t> symbols) const {
+    std::vector<Sizes> shapes;
+    for (const std::vector<int>& slots : result_dims_) {
+        Sizes shape;
+        for (int slot : slots) shape.push_back(evaluate(dims_[static_cast<std::size_t>(slot)], symbols));
+        num_elements(shape);  // UserError when it cannot be addressed
+        shapes.push_back(std::move(shape));
+    }
+    return shapes;
+}
+
+std::vector<KernelCost> CompiledProgram::costs(std::span<const std::int64_t> symbols) const {
+    const auto value = [&](int slot) { return evaluate(dims_[static_cast<std::size_t>(slot)], symbols); };
+    std::vector<KernelCost> costs;
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const stitch::RegionReport& region = plan_.regions[static_cast<std::size_t>(plan_.steps[s].region)];
+        costs.push_back({region.name, region.operations, value(steps_[s].bytes_read), value(steps_[s].bytes_written),
+                         value(steps_[s].flops)});
+    }
+    return costs;
+}
+
+std::string CompiledProgram::source(const std::string& kind) const {
+    std::string text;
+    for (const auto& kernel : kernels_) {
+        if (!text.empty()) text += "\n";
+        text += kernel->source(kind);
+    }
+    return text;
+}
+
+}  // namespace topstitch

@@ -1,0 +1,125 @@
+// A program with its kernels, good for one pattern of feed shapes; shared by all graphs of the same structure.
+// Sizes of dynamic dims are arguments, evaluated at each run (and remembered while they stay the same).
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "passes/specialize.h"
+#include "runtime/device.h"
+#include "stitch/plan.h"
+#include "topstitch/executable.h"
+
+namespace topstitch {
+
+// What a run is told besides its arrays.
+struct RunControl {
+    // Once true, no further kernel starts, as long as none has changed a variable; then the run throws Cancelled.
+    const std::atomic<bool>* cancelled = nullptr;
+    std::vector<StepTime>* times = nullptr;  // one is added for each kernel
+    // More work than this (additions, roughly) is not begun.
+    std::int64_t work_limit = std::numeric_limits<std::int64_t>::max();
+};
+
+class CompiledProgram {
+public:
+    using States = std::vector<std::shared_ptr<Variable>>;
+    using Hints = std::map<std::string, std::int64_t, std::less<>>;
+
+    // Optimises, stitches and compiles. `hints` are the present values of the symbols. Throws NeedsExactSizes as
+    // specialize does.
+    CompiledProgram(Program program, const Hints& hints, const CompileOptions& options, DeviceBackend& device);
+
+    // Whether these values of the symbols satisfy what was assumed when compiling.
+    bool accepts(std::span<const std::int64_t> symbols) const;
+
+    // `symbols` in the order of the hints. Inputs have the right types and lie in memory as the program expects.
+    // `results`: contiguous and writable, of the right types; new ones if there are none. `states` in the order of
+    // the program's. None when the work exceeds the limit.
+    std::optional<std::vector<NDArray>> run(std::span<const NDArray> inputs, std::span<const std::int64_t> symbols,
+                                            std::span<const NDArray> results, const States& states,
+                                            const RunControl& control) const;
+    std::vector<Sizes> result_shapes(std::span<const std::int64_t> symbols) const;
+    DType result_dtype(std::size_t k) const { return plan_.results[k].dtype; }
+    std::size_t num_results() const { return plan_.results.size(); }
+    // Bytes and FLOPs of each kernel of a run.
+    std::vector<KernelCost> costs(std::span<const std::int64_t> symbols) const;
+
+    const Report& report() const { return report_; }
+    std::string source(const std::string& kind) const;
+    // Where the user's code made the operations of the program, in their order.
+    const std::vector<SourceLocation>& locations() const { return locations_; }
+
+private:
+    // Everything that follows from the symbols' values, and the memory of one run.
+    struct Context {
+        std::vector<std::int64_t> symbols;
+        std::vector<std::int64_t> dims;          // the values of dims_
+        std::vector<std::size_t> arena_offsets;  // by buffer
+        std::vector<Sizes> result_shapes;
+        std::vector<int> threads;                      // by step
+        std::vector<std::vector<std::int64_t>> sizes;  // by step: its kernel's size arguments
+        std::int64_t scratch_stride = 0;
+        std::size_t scratch_offset = 0;
+        std::size_t arena_bytes = 0;
+        std::int64_t work = 0;
+        std::shared_ptr<Buffer> arena;
+        std::vector<void*> pointers;   // by buffer
+        std::vector<void*> arguments;  // of one launch
+        bool ready = false;
+        bool reserved = false;
+    };
+    struct Step {
+        const DeviceKernel* kernel = nullptr;
+        std::vector<int> buffers;
+        std::vector<int> sizes;   // positions in dims_
+        int parallel_extent = 0;  // position in dims_
+        int work = 0;
+        int bytes_read = 0;
+        int bytes_written = 0;
+        int flops = 0;
+        bool writes_state = false;  // updates a variable in place
+    };
+
+    int dim_slot(const Dim& dim);
+    void find_extents(const Program& program);
+    void add_steps();
+    void fill_report(const Context& context, HintedAssumptions& assumptions);
+    // The number that `dim` is for these values of the symbols.
+    std::int64_t evaluate(const Dim& dim, std::span<const std::int64_t> symbols) const;
+    std::unique_ptr<Context> take_context() const;
+    void give_back(std::unique_ptr<Context> context) const;
+    void prepare(Context& context, std::span<const std::int64_t> symbols) const;
+    void reserve(Context& context) const;
+    void point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
+                  const States& states) const;
+    void launch_steps(Context& context, const RunControl& control) const;
+    void copy_states(Context& context) const;
+
+    std::vector<DimEquality> assumptions_;
+    stitch::Plan plan_;
+    std::vector<std::shared_ptr<const DeviceKernel>> kernels_;
+    std::vector<std::string> symbol_names_;
+    std::vector<SourceLocation> locations_;
+    std::vector<Dim> extents_;  // of tensors of the program, which must not turn out negative
+    std::vector<Dim> dims_;     // each distinct Dim that runs need
+    std::map<std::string, int> dim_slots_;
+    std::vector<Step> steps_;
+    std::vector<int> buffer_elements_;           // positions in dims_
+    std::vector<std::vector<int>> result_dims_;  // positions in dims_
+    DeviceBackend* device_ = nullptr;
+    int max_threads_ = 0;  // 0: as many as the device has
+    Report report_;
+
+    mutable std::mutex mutex_;
+    mutable std::vector<std::unique_ptr<Context>> contexts_;  // idle ones
+};
+
+}  // namespace topstitch

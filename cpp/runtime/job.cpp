@@ -1,0 +1,132 @@
+// What can be asked of committed work, and of events.
+// See topstitch/queue.h.
+#include <algorithm>
+
+#include "runtime/compiled_program.h"
+#include "runtime/monitor.h"
+#include "runtime/submission.h"
+#include "topstitch/error.h"
+
+namespace topstitch {
+
+namespace {
+
+// Waiting would never end. While holding the monitor.
+void check_can_wait(const Submission& submission) {
+    if (submission.status == JobStatus::encoding)
+        throw UserError("[wait] the command buffer has not been committed; call commit() first");
+    if (submission.lost()) {
+        throw UserError(
+            "[wait] the run was in flight when the process forked: it goes on in the parent process, not in this one");
+    }
+    const bool own_thread = submission.performer == std::this_thread::get_id() ||
+                            (submission.queue && submission.queue->running &&
+                             submission.queue->running->performer == std::this_thread::get_id());
+    if (!submission.done() && own_thread) {
+        throw UserError(
+            "[wait] a handler waits for work of the very queue that runs the handler, which would never "
+            "end; wait on another thread, or add a handler to that work");
+    }
+}
+
+}  // namespace
+
+JobStatus Job::status() const {
+    const std::lock_guard lock(monitor().mutex);
+    return submission_->status;
+}
+
+bool Job::done() const {
+    return status() >= JobStatus::completed;
+}
+
+bool Job::wait(std::optional<double> seconds) const {
+    const Deadline deadline = deadline_after(seconds);
+    std::unique_lock lock(monitor().mutex);
+    check_can_wait(*submission_);
+    return wait_until(lock, deadline, [this] { return submission_->done(); });
+}
+
+std::vector<NDArray> Job::results() const {
+    wait();
+    const std::lock_guard lock(monitor().mutex);
+    if (submission_->error) std::rethrow_exception(submission_->error);
+    return submission_->results;
+}
+
+std::exception_ptr Job::error() const {
+    wait();
+    const std::lock_guard lock(monitor().mutex);
+    return submission_->error;
+}
+
+bool Job::cancel() const {
+    std::shared_ptr<Submission> removed;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        if (submission_->done() || submission_->lost()) return submission_->status == JobStatus::cancelled;
+        submission_->cancelled = true;
+        if (QueueState* queue = submission_->queue.get()) {
+            const auto at = std::find(queue->waiting.begin(), queue->waiting.end(), submission_);
+            if (at != queue->waiting.end()) {
+                removed = *at;
+                queue->waiting.erase(at);
+            }
+        }
+    }
+    monitor().changed.notify_all();
+    if (removed) {
+        std::vector<Command> commands;
+        commands.swap(removed->commands);
+        finish(removed, JobStatus::cancelled, std::make_exception_ptr(Cancelled("[run] cancelled before it started")),
+               std::move(commands));
+        return true;
+    }
+    // On the thread that performs it: whether it is in time is known when it is done.
+    const std::lock_guard lock(monitor().mutex);
+    return submission_->status == JobStatus::cancelled;
+}
+
+void Job::add_completed_handler(std::function<void()> handler) const {
+    {
+        const std::lock_guard lock(monitor().mutex);
+        if (!submission_->done()) {
+            submission_->completed_handlers.push_back(std::move(handler));
+            return;
+        }
+    }
+    handler();
+}
+
+// --- Event
+
+Event::Event() : state_(std::make_shared<EventState>()) {}
+
+std::uint64_t Event::value() const {
+    const std::lock_guard lock(monitor().mutex);
+    return state_->value;
+}
+
+void Event::signal(std::uint64_t value) const {
+    {
+        const std::lock_guard lock(monitor().mutex);
+        if (value < state_->value) {
+            throw UserError(concat("[Event.signal] the value is ", state_->value, " and cannot go back to ", value,
+                                   "; an event only counts up"));
+        }
+        state_->value = value;
+    }
+    monitor().changed.notify_all();
+}
+
+bool Event::wait(std::uint64_t value, std::optional<double> seconds) const {
+    const Deadline deadline = deadline_after(seconds);
+    std::unique_lock lock(monitor().mutex);
+    const bool told =
+        wait_until(lock, deadline, [&] { return state_->value >= value || state_->failed_value >= value; });
+    if (state_->value >= value) return true;
+    if (told) throw UserError(concat("[Event.wait] what was to signal ", value, " has failed: ", state_->failure));
+    return false;
+}
+
+}  // namespace topstitch

@@ -1,0 +1,159 @@
+// Queues, each with a worker thread, and the command buffers that are committed to them.
+// Workers are never joined: work in flight holds up neither the end of the process nor a fork.
+#include "topstitch/queue.h"
+
+#include <algorithm>
+
+#include "runtime/monitor.h"
+#include "runtime/submission.h"
+#include "topstitch/error.h"
+
+namespace topstitch {
+
+namespace {
+
+// Takes what is committed, in order, until the queue has been let go and is empty.
+void work(const std::shared_ptr<QueueState>& queue) {
+    for (;;) {
+        std::shared_ptr<Submission> next;
+        {
+            std::unique_lock lock(monitor().mutex);
+            wait_until(lock, std::nullopt, [&] { return !queue->waiting.empty() || queue->closed; });
+            if (queue->waiting.empty()) {
+                queue->has_worker = false;
+                return;
+            }
+            next = std::move(queue->waiting.front());
+            queue->waiting.pop_front();
+            queue->running = next;
+        }
+        perform(next);
+        {
+            const std::lock_guard lock(monitor().mutex);
+            queue->running.reset();
+        }
+        monitor().changed.notify_all();
+    }
+}
+
+// In a forked child the worker is gone, and what it had to do is lost. While holding the monitor.
+void leave_parent_behind(QueueState& queue, std::deque<std::shared_ptr<Submission>>& lost) {
+    if (queue.generation == fork_generation()) return;
+    lost.swap(queue.waiting);
+    if (queue.running) lost.push_back(std::move(queue.running));
+    queue.running.reset();
+    queue.has_worker = false;
+    queue.generation = fork_generation();
+}
+
+}  // namespace
+
+Job submit(const std::shared_ptr<QueueState>& queue, std::shared_ptr<Submission> submission) {
+    // Objects of the parent's jobs belong to threads that are not here: they are not touched again.
+    static auto* graveyard = new std::deque<std::shared_ptr<Submission>>;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        std::deque<std::shared_ptr<Submission>> lost;
+        leave_parent_behind(*queue, lost);
+        graveyard->insert(graveyard->end(), lost.begin(), lost.end());
+        if (!queue->has_worker) {
+            if (!start_thread([queue] { work(queue); }))
+                throw MemoryError("[queue] the system has no thread to give; end some, or raise the limit");
+            queue->has_worker = true;
+        }
+        submission->status = JobStatus::committed;
+        submission->queue = queue;
+        queue->waiting.push_back(submission);
+    }
+    monitor().changed.notify_all();
+    return Job(std::move(submission));
+}
+
+const char* name_of(JobStatus status) {
+    constexpr const char* names[] = {"encoding", "committed", "running", "completed", "failed", "cancelled"};
+    return names[static_cast<std::size_t>(status)];
+}
+
+// --- Queue
+
+Queue::Queue(Device device, std::string label) : state_(std::make_shared<QueueState>()) {
+    state_->device = device;
+    state_->label = std::move(label);
+    // The worker keeps the state alive; the handles together keep it open.
+    closer_ = std::shared_ptr<void>(nullptr, [state = state_](void*) {
+        {
+            const std::lock_guard lock(monitor().mutex);
+            state->closed = true;
+        }
+        monitor().changed.notify_all();
+    });
+}
+
+Device Queue::device() const {
+    return state_->device;
+}
+
+const std::string& Queue::label() const {
+    return state_->label;
+}
+
+int Queue::pending() const {
+    const std::lock_guard lock(monitor().mutex);
+    if (state_->generation != fork_generation()) return 0;
+    return static_cast<int>(state_->waiting.size()) + (state_->running ? 1 : 0);
+}
+
+bool Queue::wait(std::optional<double> seconds) const {
+    std::shared_ptr<Submission> last;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        if (state_->generation != fork_generation()) return true;
+        last = state_->waiting.empty() ? state_->running : state_->waiting.back();
+    }
+    return last == nullptr || Job(last).wait(seconds);
+}
+
+const Queue& default_queue() {
+    static auto* queue = new Queue({}, "default");  // never destroyed
+    return *queue;
+}
+
+// --- CommandBuffer
+
+CommandBuffer::CommandBuffer(const Queue& queue) : queue_(queue), submission_(std::make_shared<Submission>()) {}
+
+void CommandBuffer::check_open(const char* what) const {
+    if (status() != JobStatus::encoding)
+        throw UserError(concat("[", what, "] the command buffer has been committed already; make a new one"));
+}
+
+void CommandBuffer::wait_for(const Event& event, std::uint64_t value) {
+    check_open("wait_for");
+    submission_->commands.push_back({Command::Kind::wait, {}, event.state(), value});
+}
+
+void CommandBuffer::signal(const Event& event, std::uint64_t value) {
+    check_open("signal");
+    submission_->commands.push_back({Command::Kind::signal, {}, event.state(), value});
+}
+
+void CommandBuffer::add_scheduled_handler(std::function<void()> handler) {
+    check_open("add_scheduled_handler");
+    submission_->scheduled_handlers.push_back(std::move(handler));
+}
+
+void CommandBuffer::add_completed_handler(std::function<void()> handler) {
+    check_open("add_completed_handler");
+    submission_->completed_handlers.push_back(std::move(handler));
+}
+
+Job CommandBuffer::commit() {
+    check_open("commit");
+    return submit(queue_.state(), submission_);
+}
+
+JobStatus CommandBuffer::status() const {
+    return Job(submission_).status();
+}
+
+}  // namespace topstitch

@@ -1,0 +1,163 @@
+// Performs the commands of a submission one after the other, and ends it: completed, failed or cancelled.
+// Commands, handlers and results may hold objects of the caller, and are let go without holding the monitor.
+#include "runtime/submission.h"
+
+#include <system_error>
+
+#include "core/log.h"
+#include "runtime/compiled_program.h"
+#include "runtime/monitor.h"
+#include "topstitch/error.h"
+
+#if !defined(_WIN32)
+#include <signal.h>
+#endif
+
+namespace topstitch {
+
+namespace {
+
+std::string message_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& exception) { return exception.what(); } catch (...) {
+        return "an unknown exception";
+    }
+}
+
+// A handler is the caller's code: what it throws must not end the queue.
+void call(const std::vector<std::function<void()>>& handlers) {
+    for (const auto& handler : handlers) {
+        try {
+            handler();
+        } catch (...) { log_line(LogLevel::info, concat("a handler threw: ", message_of(std::current_exception()))); }
+    }
+}
+
+void start(Submission& submission) {
+    std::vector<std::function<void()>> handlers;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        submission.status = JobStatus::running;
+        handlers.swap(submission.scheduled_handlers);
+    }
+    monitor().changed.notify_all();
+    call(handlers);
+}
+
+void throw_if_cancelled(const Submission& submission) {
+    if (submission.cancelled.load()) throw Cancelled("[run] cancelled before it had started");
+}
+
+void wait_for_event(const Submission& submission, const Command& command) {
+    std::unique_lock lock(monitor().mutex);
+    const EventState& event = *command.event;
+    wait_until(lock, std::nullopt, [&] {
+        return event.value >= command.value || event.failed_value >= command.value || submission.cancelled.load();
+    });
+    if (event.value >= command.value) return;
+    throw_if_cancelled(submission);
+    throw UserError(concat("[run] what was to signal ", command.value, " has failed: ", event.failure));
+}
+
+void signal(const Command& command) {
+    {
+        const std::lock_guard lock(monitor().mutex);
+        command.event->value = std::max(command.event->value, command.value);
+    }
+    monitor().changed.notify_all();
+}
+
+}  // namespace
+
+void finish(const std::shared_ptr<Submission>& submission, JobStatus status, std::exception_ptr error,
+            std::vector<Command> left) {
+    const std::string failure = error ? message_of(error) : std::string();
+    std::vector<std::function<void()>> handlers;
+    std::vector<std::function<void()>> unused;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        for (const Command& command : left) {
+            if (command.kind != Command::Kind::signal || command.event->failed_value >= command.value) continue;
+            command.event->failed_value = command.value;
+            command.event->failure = failure;
+        }
+        submission->status = status;
+        submission->error = std::move(error);
+        submission->queue.reset();
+        handlers.swap(submission->completed_handlers);
+        unused.swap(submission->scheduled_handlers);
+    }
+    monitor().changed.notify_all();
+    left.clear();  // the arrays of what did not run
+    call(handlers);
+}
+
+void perform(const std::shared_ptr<Submission>& submission) {
+    std::vector<Command> commands;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        commands.swap(submission->commands);
+        submission->performer = std::this_thread::get_id();
+    }
+    JobStatus status = JobStatus::completed;
+    std::exception_ptr error;
+    std::size_t next = 0;
+    try {
+        throw_if_cancelled(*submission);
+        bool started = false;
+        for (; next < commands.size(); ++next) {
+            Command& command = commands[next];
+            if (command.kind == Command::Kind::wait) {
+                wait_for_event(*submission, command);
+                continue;
+            }
+            if (!started) start(*submission);
+            started = true;
+            if (command.kind == Command::Kind::signal) {
+                signal(command);
+            } else {
+                command.run(*submission);
+                command.run = nullptr;  // lets its arrays go
+            }
+        }
+        if (!started) start(*submission);
+    } catch (const Cancelled&) {
+        status = JobStatus::cancelled;
+        error = std::current_exception();
+    } catch (...) {
+        status = JobStatus::failed;
+        error = std::current_exception();
+    }
+    // Outside of the handlers above: letting go of Python's objects may end this thread, which must not happen there.
+    commands.erase(commands.begin(), commands.begin() + static_cast<std::ptrdiff_t>(next));
+    finish(submission, status, std::move(error), std::move(commands));
+}
+
+bool start_thread(std::function<void()> work) {
+#if !defined(_WIN32)
+    // Signals belong to the program's own threads (Python handles them in the main one).
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+#endif
+    bool started = true;
+    try {
+        std::thread(std::move(work)).detach();
+    } catch (const std::system_error&) { started = false; }
+#if !defined(_WIN32)
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+#endif
+    return started;
+}
+
+void perform_detached(const std::shared_ptr<Submission>& submission) {
+    {
+        const std::lock_guard lock(monitor().mutex);
+        submission->status = JobStatus::committed;
+    }
+    if (!start_thread([submission] { perform(submission); })) perform(submission);
+}
+
+}  // namespace topstitch

@@ -1,0 +1,248 @@
+// Feeds, targets, options and waiting, for everything that runs.
+// See execution.h.
+#include "execution.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bind_ndarray.h"
+#include "gil.h"
+
+namespace py = pybind11;
+
+namespace topstitch::bindings {
+
+namespace {
+
+// Between two looks at whether a signal has come, in seconds.
+constexpr double signal_interval = 0.05;
+
+std::string type_name(py::handle object) {
+    return Py_TYPE(object.ptr())->tp_name;
+}
+
+Tensor target_from_python(const py::handle& value) {
+    if (py::isinstance<Tensor>(value)) return value.cast<Tensor>();
+    throw TypeError(concat("[run] targets must be Tensors, not ", type_name(value),
+                           py::isinstance<Operation>(value) ? "; pass operations as operations=[...]" : ""));
+}
+
+int int_option(const std::string& name, py::handle value) {
+    if (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr()))
+        throw TypeError(concat("[compile] ", name, " must be an int, not ", type_name(value)));
+    const long number = PyLong_AsLong(value.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();
+    return static_cast<int>(std::clamp<long>(number, -1, 1 << 20));
+}
+
+bool bool_option(const std::string& name, py::handle value) {
+    if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
+    throw TypeError(concat("[compile] ", name, " must be True or False, not ", type_name(value)));
+}
+
+MathMode math_option(py::handle value) {
+    if (PyUnicode_Check(value.ptr())) {
+        const auto text = value.cast<std::string>();
+        if (text == "standard") return MathMode::standard;
+        if (text == "strict") return MathMode::strict;
+    }
+    throw UserError(
+        concat("[compile] math must be \"standard\" or \"strict\", not ", py::repr(value).cast<std::string>()));
+}
+
+Device device_option(py::handle value) {
+    if (py::isinstance<Device>(value)) return value.cast<Device>();
+    if (PyUnicode_Check(value.ptr())) return Device(value.cast<std::string>());
+    throw TypeError(concat("[compile] device must be a Device or its name, not ", type_name(value)));
+}
+
+}  // namespace
+
+const char* const options_doc =
+    "Options: stitch=False gives one kernel for each operation, for comparison and for debugging; threads=N uses at "
+    "most N;\noptimization_level=0 makes machine code faster that runs slower; deterministic=True gives results that "
+    "do "
+    "not depend on\nthe number of threads either; math=\"strict\" rounds after each operation (no fused multiply-add); "
+    "interpret=True runs in\nthe slow reference interpreter; device names where.";
+
+TargetForm::TargetForm(const py::object& targets) : targets_(targets) {
+    if (targets.is_none()) return;
+    if (py::isinstance<Tensor>(targets)) {
+        tensors_.push_back(targets.cast<Tensor>());
+    } else if (py::isinstance<py::dict>(targets)) {
+        for (const auto& [key, value] : targets.cast<py::dict>()) tensors_.push_back(target_from_python(value));
+    } else if (py::isinstance<py::list>(targets) || py::isinstance<py::tuple>(targets)) {
+        for (const py::handle& value : targets) tensors_.push_back(target_from_python(value));
+    } else {
+        throw TypeError(
+            concat("[run] targets must be a Tensor, or a list, tuple or dict of Tensors, not ", type_name(targets)));
+    }
+}
+
+py::object TargetForm::fill(std::vector<NDArray> results) const {
+    if (targets_.is_none()) return py::list();
+    if (py::isinstance<Tensor>(targets_)) return py::cast(std::move(results[0]));
+    std::size_t next = 0;
+    if (py::isinstance<py::dict>(targets_)) {
+        py::dict filled;
+        for (const auto& [key, value] : targets_.cast<py::dict>()) filled[key] = py::cast(std::move(results[next++]));
+        return filled;
+    }
+    py::list filled(results.size());
+    for (NDArray& result : results) filled[next++] = py::cast(std::move(result));
+    if (py::isinstance<py::tuple>(targets_)) return py::tuple(filled);
+    return filled;
+}
+
+PythonFeeds::PythonFeeds(const py::object& feeds) {
+    if (feeds.is_none()) return;
+    if (!py::isinstance<py::dict>(feeds))
+        throw TypeError(concat("[run] feeds must be a dict {placeholder: array}, not ", type_name(feeds)));
+    std::vector<std::pair<Tensor, py::handle>> given;
+    for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(feeds)) {
+        if (!py::isinstance<Tensor>(key))
+            throw TypeError(concat("[run] the keys of feeds must be placeholders, not ", type_name(key)));
+        given.emplace_back(key.cast<Tensor>(), value);
+    }
+    std::sort(given.begin(), given.end(), [](const auto& a, const auto& b) { return a.first.ref() < b.first.ref(); });
+    for (auto& [tensor, value] : given) {
+        arrays.push_back(feed_from_python(value, tensor.dtype()));
+        tensors.push_back(std::move(tensor));
+    }
+}
+
+FeedTypes feed_types_from_python(const py::object& feeds) {
+    FeedTypes types;
+    if (feeds.is_none()) return types;
+    const auto placeholder = [](py::handle key) {
+        if (!py::isinstance<Tensor>(key))
+            throw TypeError(concat("[compile] feeds must name placeholders, not ", type_name(key)));
+        return key.cast<Tensor>();
+    };
+    if (!py::isinstance<py::dict>(feeds)) {
+        for (const py::handle& value : feeds) {
+            const Tensor tensor = placeholder(value);
+            types.emplace_back(tensor, ShapedType{tensor.shape(), tensor.dtype()});
+        }
+        return types;
+    }
+    for (const auto& [key, value] : feeds.cast<py::dict>()) {
+        const Tensor tensor = placeholder(key);
+        if (!py::isinstance<ShapedType>(value)) {
+            throw TypeError(concat("[compile] a placeholder's type must be a ShapedType, not ", type_name(value),
+                                   "; write {x: ts.ShapedType((64, 784))}"));
+        }
+        types.emplace_back(tensor, value.cast<ShapedType>());
+    }
+    return types;
+}
+
+std::vector<Operation> operations_from_python(const py::object& operations) {
+    std::vector<Operation> result;
+    if (operations.is_none()) return result;
+    if (py::isinstance<Operation>(operations)) return {operations.cast<Operation>()};
+    for (const py::handle& value : operations) {
+        if (!py::isinstance<Operation>(value)) {
+            throw TypeError(
+                concat("[run] operations must be Operations (what assign() returns), not ", type_name(value)));
+        }
+        result.push_back(value.cast<Operation>());
+    }
+    return result;
+}
+
+NDArray feed_from_python(py::handle value, DType dtype) {
+    if (py::isinstance<NDArray>(value)) return value.cast<NDArray>();
+    const bool literal = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr()) || PyList_Check(value.ptr()) ||
+                         PyTuple_Check(value.ptr());
+    return ndarray_from_python(value, literal ? std::optional(dtype) : std::nullopt, "run");
+}
+
+std::vector<NDArray> out_from_python(const py::object& out) {
+    std::vector<NDArray> given;
+    if (out.is_none()) return given;
+    // Never a copy: the caller would not see what was written into it.
+    const auto view = [](const py::handle& value) {
+        return ndarray_from_python(value, std::nullopt, "[run] out", CopyMode::never);
+    };
+    if (!py::isinstance<py::list>(out) && !py::isinstance<py::tuple>(out)) return {view(out)};
+    for (const py::handle& value : out) given.push_back(view(value));
+    return given;
+}
+
+CompileOptions options_from_python(const py::kwargs& given) {
+    CompileOptions options;
+    if (given.empty()) return options;
+    for (const auto& [key, value] : given) {
+        const auto name = key.cast<std::string>();
+        if (name == "stitch") {
+            options.stitch = bool_option(name, value);
+        } else if (name == "threads") {
+            options.threads = int_option(name, value);
+        } else if (name == "interpret") {
+            options.interpret = bool_option(name, value);
+        } else if (name == "optimization_level") {
+            options.optimization_level = int_option(name, value);
+        } else if (name == "deterministic") {
+            options.deterministic = bool_option(name, value);
+        } else if (name == "math") {
+            options.math = math_option(value);
+        } else if (name == "device") {
+            options.device = device_option(value);
+        } else {
+            throw TypeError(concat("[run] there is no argument or option '", name,
+                                   "'; the options are stitch, threads, interpret, optimization_level, deterministic, "
+                                   "math and device"));
+        }
+    }
+    check_options(options);
+    return options;
+}
+
+std::optional<double> timeout_from_python(py::handle timeout) {
+    if (timeout.is_none()) return std::nullopt;
+    const double seconds = PyFloat_AsDouble(timeout.ptr());
+    if (seconds == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (std::isnan(seconds)) throw UserError("[wait] the timeout is not a number");
+    return std::max(seconds, 0.0);
+}
+
+bool wait_interruptibly(const std::function<bool(double)>& done_after, py::handle timeout) {
+    const std::optional<double> seconds = timeout_from_python(timeout);
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+        double slice = signal_interval;
+        bool last = false;
+        if (seconds) {
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+            last = *seconds - passed.count() <= slice;
+            slice = std::max(std::min(slice, *seconds - passed.count()), 0.0);
+        }
+        bool done = false;
+        {
+            const ReleaseGil release;
+            done = done_after(slice);
+        }
+        if (done) return true;
+        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        if (last) return false;
+    }
+}
+
+std::vector<NDArray> run_interruptibly(const Executable& executable, const std::vector<NDArray>& inputs,
+                                       const std::vector<NDArray>& results) {
+    {
+        const ReleaseGil release;
+        if (auto done = executable.run_if_short(inputs, results)) return std::move(*done);
+    }
+    const Job job = executable.run_detached(inputs, results);
+    try {
+        wait_interruptibly([&job](double seconds) { return job.wait(seconds); }, py::none());
+    } catch (...) {
+        job.cancel();
+        throw;
+    }
+    return job.results();
+}
+
+}  // namespace topstitch::bindings
