@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "bind_ndarray.h"
+#include "core/checked.h"
 #include "ndarray_parts.h"
 #include "topstitch/error.h"
 
@@ -38,7 +39,8 @@ py::module_ numpy_module() {
 
 py::array as_numpy(py::handle object, const std::string& what) {
     try {
-        return numpy_module().attr("asarray")(object);
+        // Not asarray, which would silently drop the mask of what __array__ returns.
+        return numpy_module().attr("asanyarray")(object);
     } catch (py::error_already_set& error) {
         if (!is_conversion_error(error)) throw;
         throw TypeError(concat(what, ": the ", type_name(object), " cannot be read as an array (", message_of(error),
@@ -73,14 +75,9 @@ NDArray view_numpy(py::array array, const std::string& what, CopyMode copy) {
     const Sizes strides(array.strides(), array.strides() + array.ndim());
     const bool readonly = !array.writeable();
     void* first = const_cast<void*>(array.data());
-    // The bytes between the lowest and the highest address that the view touches.
-    std::int64_t low = 0;
-    std::int64_t high = array.size() > 0 ? array.itemsize() : 0;
-    for (std::size_t i = 0; i < shape.size() && array.size() > 0; ++i) {
-        (strides[i] < 0 ? low : high) += strides[i] * (shape[i] - 1);
-    }
-    const auto buffer = Buffer::borrow(static_cast<char*>(first) + low, static_cast<std::size_t>(high - low), readonly,
-                                       release_of(std::move(array)));
+    const Extent extent = extent_of(shape, strides, static_cast<std::size_t>(array.itemsize()), what);
+    const auto buffer =
+        Buffer::borrow(static_cast<char*>(first) + extent.low, extent.bytes(), readonly, release_of(std::move(array)));
     return NDArray(buffer, first, *dtype, shape, strides);
 }
 
@@ -165,15 +162,22 @@ NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::s
 
 NDArray import_array(py::handle object, const std::string& what, CopyMode copy) {
     if (py::isinstance<py::array>(object)) return view_numpy(py::reinterpret_borrow<py::array>(object), what, copy);
+    std::string refusal;
     if (py::hasattr(object, "__dlpack__") && py::hasattr(object, "__dlpack_device__")) {
         try {
             return ndarray_from_dlpack(object, what);
         } catch (py::error_already_set& error) {
             // Some producers refuse by DLPack what they give to NumPy, or explain it better there.
             if (!is_conversion_error(error)) throw;
+            refusal = message_of(error);
         }
     }
-    return view_numpy(as_numpy(object, what), what, copy);
+    py::array array = as_numpy(object, what);
+    if (!refusal.empty() && array.dtype().kind() == 'O') {
+        throw TypeError(concat(what, ": the ", type_name(object), " gives its memory neither by DLPack (", refusal,
+                               ") nor to NumPy; convert it to a NumPy array first"));
+    }
+    return view_numpy(std::move(array), what, copy);
 }
 
 bool carries_dtype(py::handle object, int depth) {
@@ -190,6 +194,21 @@ bool carries_dtype(py::handle object, int depth) {
 }
 
 }  // namespace
+
+Extent extent_of(const Sizes& shape, const Sizes& byte_strides, std::size_t element, const std::string& what) {
+    Extent extent{0, static_cast<std::int64_t>(element)};
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        if (shape[i] == 0) return {};
+        const auto reach = checked_mul(byte_strides[i], shape[i] - 1);
+        const auto end = reach ? checked_add(*reach < 0 ? extent.low : extent.high, *reach) : std::nullopt;
+        if (end) (*reach < 0 ? extent.low : extent.high) = *end;
+        if (!end || !checked_sub(extent.high, extent.low)) {
+            throw UserError(concat(what, ": the strides of the array of shape ", sizes_str(shape),
+                                   " are too large: they reach beyond 63 bits"));
+        }
+    }
+    return extent;
+}
 
 bool carries_dtype(py::handle object) {
     return carries_dtype(object, 0);

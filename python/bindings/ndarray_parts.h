@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,6 +17,15 @@ namespace topstitch::bindings {
 void with_gil_unless_finalizing(const std::function<void()>& action);
 // A release function for Buffer::borrow that drops the reference to `owner`.
 std::function<void()> release_of(pybind11::object owner);
+
+// ndarray_import.cpp
+// The bytes [low, high) that a view of another's array touches, relative to its first element; refuses what overflows.
+struct Extent {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    std::size_t bytes() const { return static_cast<std::size_t>(high - low); }
+};
+Extent extent_of(const Sizes& shape, const Sizes& byte_strides, std::size_t element, const std::string& what);
 
 // ndarray_dlpack.cpp
 NDArray ndarray_from_dlpack(pybind11::handle object, const std::string& what);

@@ -6,6 +6,7 @@ The work is done by the C++ library; this package is its face.
 from . import _core as _core
 from . import _ops as _ops
 from . import _tensor as _tensor
+from ._buffers import from_buffer
 from ._core import (
     DType,
     DTypeError,
@@ -42,9 +43,11 @@ from ._core import (
 )
 from ._ops import *  # noqa: F403
 from ._ops import __all__ as _op_names
+from .image_batch import ImageBatch
 
 __all__ = [
     "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
+    "from_buffer", "ImageBatch",
     "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64",
     "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "InternalError",
