@@ -125,13 +125,22 @@ void check_device(py::handle object, const std::string& what) {
                " in DLPack's terms), not in the memory of the CPU; copy it there first, e.g. with tensor.cpu()"));
 }
 
+// torch may keep the sign beside the numbers, and does not say so by DLPack.
+void check_sign(py::handle object, const std::string& what) {
+    if (!py::hasattr(object, "is_neg") || !py::hasattr(object, "resolve_neg")) return;
+    if (object.attr("is_neg")().ptr() == Py_True)
+        throw UserError(concat(what, ": the tensor has its negative bit set; pass tensor.resolve_neg()"));
+}
+
 py::object request_capsule(py::handle object) {
     const py::object method = object.attr("__dlpack__");
     try {
         return method(py::arg("max_version") = py::make_tuple(1, 0));
     } catch (py::error_already_set& error) {
-        if (!error.matches(PyExc_TypeError)) throw;
-        return method();  // from before version 1.0
+        // From before version 1.0, and not a producer that refuses by a TypeError of its own.
+        const bool unknown = std::string(py::str(error.value())).find("argument") != std::string::npos;
+        if (!error.matches(PyExc_TypeError) || !unknown) throw;
+        return method();
     }
 }
 
@@ -139,6 +148,7 @@ py::object request_capsule(py::handle object) {
 
 NDArray ndarray_from_dlpack(py::handle object, const std::string& what) {
     check_device(object, what);
+    check_sign(object, what);
     const Taken taken = take_from_capsule(request_capsule(object), what);
     const DLTensor& tensor = *taken.tensor;
     const auto dtype = dtype_of(tensor.dtype);

@@ -37,15 +37,30 @@ py::module_ numpy_module() {
     return py::module_::import("numpy");
 }
 
-py::array as_numpy(py::handle object, const std::string& what) {
+[[noreturn]] void refuse_copy(py::handle object, const std::string& what) {
+    throw UserError(concat(what, ": a ", type_name(object), " has to be copied to become an array, but copy is False"));
+}
+
+py::array as_numpy(py::handle object, const std::string& what, CopyMode copy = CopyMode::if_needed) {
+    const py::module_ numpy = numpy_module();
     try {
-        // Not asarray, which would silently drop the mask of what __array__ returns.
-        return numpy_module().attr("asanyarray")(object);
+        if (copy == CopyMode::never) {
+            try {
+                // NumPy 1 understands this as "if needed"; from NumPy 2 on the source hears of it.
+                return numpy.attr("array")(object, py::arg("copy") = false, py::arg("subok") = true);
+            } catch (py::error_already_set& error) {
+                if (!error.matches(PyExc_ValueError)) throw;
+            }
+        }
+        // Subclasses are let through, as a plain array would silently drop the mask of what __array__ returns.
+        const py::array array = numpy.attr("asanyarray")(object);
+        if (copy != CopyMode::never) return array;
     } catch (py::error_already_set& error) {
         if (!is_conversion_error(error)) throw;
         throw TypeError(concat(what, ": the ", type_name(object), " cannot be read as an array (", message_of(error),
                                "); pass a NumPy array, a number, or lists of numbers of equal lengths"));
     }
+    refuse_copy(object, what);
 }
 
 bool is_masked(py::handle array) {
@@ -150,9 +165,7 @@ NDArray convert(const NDArray& array, DType dtype, const std::string& what, Copy
 }
 
 NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::string& what, CopyMode copy) {
-    if (copy == CopyMode::never)
-        throw UserError(
-            concat(what, ": a ", type_name(object), " has to be copied to become an array, but copy is False"));
+    if (copy == CopyMode::never) refuse_copy(object, what);
     if (dtype) return view_numpy(convert_plain(object, *dtype, what), what, copy);
     const py::array natural = as_numpy(object, what);
     // Python has one complex type; ours is complex64.
@@ -162,6 +175,8 @@ NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::s
 
 NDArray import_array(py::handle object, const std::string& what, CopyMode copy) {
     if (py::isinstance<py::array>(object)) return view_numpy(py::reinterpret_borrow<py::array>(object), what, copy);
+    if (copy == CopyMode::never && (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())))
+        refuse_copy(object, what);
     std::string refusal;
     if (py::hasattr(object, "__dlpack__") && py::hasattr(object, "__dlpack_device__")) {
         try {
@@ -172,7 +187,7 @@ NDArray import_array(py::handle object, const std::string& what, CopyMode copy) 
             refusal = message_of(error);
         }
     }
-    py::array array = as_numpy(object, what);
+    py::array array = as_numpy(object, what, copy);
     if (!refusal.empty() && array.dtype().kind() == 'O') {
         throw TypeError(concat(what, ": the ", type_name(object), " gives its memory neither by DLPack (", refusal,
                                ") nor to NumPy; convert it to a NumPy array first"));

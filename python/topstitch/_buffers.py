@@ -42,9 +42,9 @@ def _bytes_of(buffer: Any) -> npt.NDArray[np.uint8]:
     kind = type(buffer).__name__
     try:
         view = memoryview(buffer)
-    except TypeError:
+    except TypeError as error:
         hint = "pass its .buf" if hasattr(buffer, "buf") else "ts.NDArray reads arrays, tensors, numbers and lists"
-        raise DTypeError(f"from_buffer: the {kind} has no buffer protocol; {hint}") from None
+        raise DTypeError(f"from_buffer: the {kind} has no buffer protocol ({error}); {hint}") from error
     except (BufferError, ValueError) as error:
         raise UserError(
             f"from_buffer: the {kind} does not give its memory away ({error}); pass one that is open and whose type "
@@ -64,7 +64,7 @@ def _bytes_of(buffer: Any) -> npt.NDArray[np.uint8]:
 
 
 def _sizes(shape: Any) -> list[int]:
-    sizes = [_integer(shape, "shape")] if hasattr(shape, "__index__") else _integers(shape, "shape")
+    sizes = _integers(shape, "shape") if isinstance(shape, Iterable) else [_integer(shape, "shape")]
     if len(sizes) > _MAX_RANK:
         raise UserError(f"from_buffer: {len(sizes)} dims were given; at most {_MAX_RANK} are supported")
     if sizes.count(-1) > 1:

@@ -155,6 +155,8 @@ def test_minus_one():
     memory = bytearray(48)
     assert ts.from_buffer(memory, -1).shape == (12,)
     assert ts.from_buffer(memory, (3, -1)).shape == (3, 4)
+    assert ts.from_buffer(memory, np.array([3, -1]), strides=np.array([16, 4])).shape == (3, 4)
+    assert ts.from_buffer(memory, np.int64(12), offset=np.uint8(0)).shape == (12,)
     assert ts.from_buffer(memory, (-1, 4), offset=16).shape == (2, 4)
     assert ts.from_buffer(memory, (-1, 4), offset=48).shape == (0, 4)
     assert ts.from_buffer(b"", -1).shape == (0,)
