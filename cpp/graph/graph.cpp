@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/fork_gate.h"
 #include "graph/apply.h"
 
 namespace topstitch {
@@ -293,6 +294,7 @@ std::vector<Tensor> Graph::variables() const {
 
 NDArray Graph::variable_value(const Tensor& variable) const {
     Variable& storage = storage_of(*this, variable, "variable_value");
+    const ForkGate gate;
     const std::lock_guard lock(storage.mutex);
     return storage.value.copy();
 }
@@ -309,6 +311,7 @@ void Graph::set_variable_value(const Tensor& variable, const NDArray& value) {
                                sizes_str(value.shape()), "; the shape of a variable does not change"));
     }
     NDArray fresh = value.copy();  // outside of the lock; a failure changes nothing
+    const ForkGate gate;
     const std::lock_guard lock(storage.mutex);
     storage.value = std::move(fresh);
 }

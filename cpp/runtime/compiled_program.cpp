@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "core/fork_gate.h"
 #include "passes/passes.h"
 
 namespace topstitch {
@@ -275,6 +276,7 @@ void CompiledProgram::reserve(Context& context) const {
 }
 
 std::unique_ptr<CompiledProgram::Context> CompiledProgram::take_context() const {
+    const ForkGate gate;
     const std::lock_guard lock(mutex_);
     if (contexts_.empty()) return std::make_unique<Context>();
     std::unique_ptr<Context> context = std::move(contexts_.back());
@@ -283,6 +285,7 @@ std::unique_ptr<CompiledProgram::Context> CompiledProgram::take_context() const 
 }
 
 void CompiledProgram::give_back(std::unique_ptr<Context> context) const {
+    const ForkGate gate;
     const std::lock_guard lock(mutex_);
     if (contexts_.size() < max_idle_contexts) contexts_.push_back(std::move(context));
 }
@@ -370,9 +373,12 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
         }
     }
     {
-        // Variables are locked in the order of their addresses, so that runs that share them cannot deadlock.
+        // Variables are locked in the order of their addresses, so that runs that share them cannot deadlock. A fork
+        // waits for the whole run then; else it need not: nothing of ours is half changed.
+        std::optional<ForkGate> gate;
         std::vector<std::unique_lock<std::mutex>> locks;
         if (!states.empty()) {
+            gate.emplace();
             std::vector<Variable*> ordered;
             for (const std::shared_ptr<Variable>& state : states) ordered.push_back(state.get());
             std::sort(ordered.begin(), ordered.end(), std::less<>());

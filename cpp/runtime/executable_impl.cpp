@@ -116,6 +116,7 @@ PreparedRun ExecutableImpl::checked(std::span<const NDArray> inputs, std::span<c
 
 PreparedRun ExecutableImpl::prepare(const GraphData& graph, std::span<const NDArray> inputs,
                                     std::span<const NDArray> results) {
+    const ForkGate gate;
     PreparedRun run = checked(inputs, results);
     run.variant = variant_for(graph, layouts_of(inputs, run.pack), run.symbols);
     if (!results.empty()) check_results(*run.variant, run.symbols, results);
@@ -124,6 +125,7 @@ PreparedRun ExecutableImpl::prepare(const GraphData& graph, std::span<const NDAr
 
 std::optional<PreparedRun> ExecutableImpl::prepare_if_compiled(std::span<const NDArray> inputs,
                                                                std::span<const NDArray> results) {
+    const ForkGate gate;
     PreparedRun run = checked(inputs, results);
     Pattern pattern;
     bool known = false;
@@ -142,7 +144,6 @@ std::optional<std::vector<NDArray>> ExecutableImpl::execute(const PreparedRun& r
         inputs = packed;
     }
     const bool direct = std::all_of(results.begin(), results.end(), [](const NDArray& r) { return r.is_contiguous(); });
-    const ForkGate gate;
     if (direct) return run.variant->run(inputs, run.symbols, results, control);
 
     std::vector<NDArray> written;

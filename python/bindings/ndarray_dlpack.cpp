@@ -111,12 +111,25 @@ Taken take_from_capsule(const py::object& object, const std::string& what) {
 }
 
 void check_device(py::handle object, const std::string& what) {
-    const auto device = object.attr("__dlpack_device__")().cast<py::tuple>();
-    const int type = py::int_(device[0]).cast<int>();
+    const py::tuple device = object.attr("__dlpack_device__")();
+    int overflow = 0;
+    const bool pair = device.size() == 2 && PyIndex_Check(py::object(device[0]).ptr()) != 0;
+    const long type = pair ? PyLong_AsLongAndOverflow(py::int_(device[0]).ptr(), &overflow) : 0;
+    if (!pair || overflow != 0) {
+        throw TypeError(concat(what, ": __dlpack_device__ returned ", std::string(py::repr(device)),
+                               " instead of a device type and a number, which are integers"));
+    }
     if (type == cpu || type == cuda_host || type == rocm_host) return;
     throw UserError(
         concat(what, ": the array lives on a device (", std::string(py::str(device)),
                " in DLPack's terms), not in the memory of the CPU; copy it there first, e.g. with tensor.cpu()"));
+}
+
+// torch may keep the sign beside the numbers, and does not say so by DLPack.
+void check_sign(py::handle object, const std::string& what) {
+    if (!py::hasattr(object, "is_neg") || !py::hasattr(object, "resolve_neg")) return;
+    if (object.attr("is_neg")().ptr() == Py_True)
+        throw UserError(concat(what, ": the tensor has its negative bit set; pass tensor.resolve_neg()"));
 }
 
 py::object request_capsule(py::handle object) {
@@ -124,8 +137,10 @@ py::object request_capsule(py::handle object) {
     try {
         return method(py::arg("max_version") = py::make_tuple(1, 0));
     } catch (py::error_already_set& error) {
-        if (!error.matches(PyExc_TypeError)) throw;
-        return method();  // from before version 1.0
+        // From before version 1.0, and not a producer that refuses by a TypeError of its own.
+        const bool unknown = std::string(py::str(error.value())).find("argument") != std::string::npos;
+        if (!error.matches(PyExc_TypeError) || !unknown) throw;
+        return method();
     }
 }
 
@@ -133,6 +148,7 @@ py::object request_capsule(py::handle object) {
 
 NDArray ndarray_from_dlpack(py::handle object, const std::string& what) {
     check_device(object, what);
+    check_sign(object, what);
     const Taken taken = take_from_capsule(request_capsule(object), what);
     const DLTensor& tensor = *taken.tensor;
     const auto dtype = dtype_of(tensor.dtype);
@@ -150,32 +166,28 @@ NDArray ndarray_from_dlpack(py::handle object, const std::string& what) {
     const std::size_t element = size_of(*dtype);
     Sizes strides = contiguous_byte_strides(shape, element);
     const bool empty = num_elements(shape) == 0;
-    std::int64_t low = 0;
-    std::int64_t high = empty ? 0 : static_cast<std::int64_t>(element);
+    if (!empty && tensor.data == nullptr) throw UserError(concat(what, ": the array has no memory: its address is 0"));
     for (std::size_t i = 0; i < rank && !empty; ++i) {
-        if (tensor.strides != nullptr) {
-            const auto stride = checked_mul(tensor.strides[i], static_cast<std::int64_t>(element));
-            if (!stride) throw UserError(concat(what, ": the strides of the array are too large"));
-            strides[i] = shape[i] == 1 ? strides[i] : *stride;
-        }
-        const auto reach = checked_mul(strides[i], shape[i] - 1);
-        const auto end = reach ? checked_add(*reach < 0 ? low : high, *reach) : std::nullopt;
-        if (!end) throw UserError(concat(what, ": the array reaches beyond 63 bits"));
-        (*reach < 0 ? low : high) = *end;
+        if (shape[i] < 0) throw UserError(concat(what, ": the shape ", sizes_str(shape), " of the array is negative"));
+        if (tensor.strides == nullptr || shape[i] == 1) continue;
+        const auto stride = checked_mul(tensor.strides[i], static_cast<std::int64_t>(element));
+        if (!stride) throw UserError(concat(what, ": the strides of the array are too large"));
+        strides[i] = *stride;
     }
+    const Extent extent = extent_of(shape, strides, element, what);
     char* first = static_cast<char*>(tensor.data) + (empty ? 0 : tensor.byte_offset);
     const auto view = [&](void* data) {
-        char* begin = static_cast<char*>(data) + low;
-        const auto buffer = Buffer::borrow(begin, static_cast<std::size_t>(high - low), taken.readonly,
+        char* begin = static_cast<char*>(data) + extent.low;
+        const auto buffer = Buffer::borrow(begin, extent.bytes(), taken.readonly,
                                            [keep = taken.keep_alive]() mutable { keep.reset(); });
         return NDArray(buffer, data, *dtype, shape, strides);
     };
     const std::size_t alignment = is_complex(*dtype) ? element / 2 : element;
     if (empty || reinterpret_cast<std::uintptr_t>(first) % alignment == 0) return view(first);
     // Misaligned: move all the bytes to aligned memory and view them there.
-    const auto moved = Buffer::allocate(static_cast<std::size_t>(high - low));
-    std::memcpy(moved->data(), first + low, moved->bytes());
-    return NDArray(moved, static_cast<char*>(moved->data()) - low, *dtype, shape, strides);
+    const auto moved = Buffer::allocate(extent.bytes());
+    std::memcpy(moved->data(), first + extent.low, moved->bytes());
+    return NDArray(moved, static_cast<char*>(moved->data()) - extent.low, *dtype, shape, strides);
 }
 
 // ---- Out ----

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "bind_ndarray.h"
+#include "core/checked.h"
 #include "ndarray_parts.h"
 #include "topstitch/error.h"
 
@@ -36,14 +37,30 @@ py::module_ numpy_module() {
     return py::module_::import("numpy");
 }
 
-py::array as_numpy(py::handle object, const std::string& what) {
+[[noreturn]] void refuse_copy(py::handle object, const std::string& what) {
+    throw UserError(concat(what, ": a ", type_name(object), " has to be copied to become an array, but copy is False"));
+}
+
+py::array as_numpy(py::handle object, const std::string& what, CopyMode copy = CopyMode::if_needed) {
+    const py::module_ numpy = numpy_module();
     try {
-        return numpy_module().attr("asarray")(object);
+        if (copy == CopyMode::never) {
+            try {
+                // NumPy 1 understands this as "if needed"; from NumPy 2 on the source hears of it.
+                return numpy.attr("array")(object, py::arg("copy") = false, py::arg("subok") = true);
+            } catch (py::error_already_set& error) {
+                if (!error.matches(PyExc_ValueError)) throw;
+            }
+        }
+        // Subclasses are let through, as a plain array would silently drop the mask of what __array__ returns.
+        const py::array array = numpy.attr("asanyarray")(object);
+        if (copy != CopyMode::never) return array;
     } catch (py::error_already_set& error) {
         if (!is_conversion_error(error)) throw;
         throw TypeError(concat(what, ": the ", type_name(object), " cannot be read as an array (", message_of(error),
                                "); pass a NumPy array, a number, or lists of numbers of equal lengths"));
     }
+    refuse_copy(object, what);
 }
 
 bool is_masked(py::handle array) {
@@ -73,14 +90,9 @@ NDArray view_numpy(py::array array, const std::string& what, CopyMode copy) {
     const Sizes strides(array.strides(), array.strides() + array.ndim());
     const bool readonly = !array.writeable();
     void* first = const_cast<void*>(array.data());
-    // The bytes between the lowest and the highest address that the view touches.
-    std::int64_t low = 0;
-    std::int64_t high = array.size() > 0 ? array.itemsize() : 0;
-    for (std::size_t i = 0; i < shape.size() && array.size() > 0; ++i) {
-        (strides[i] < 0 ? low : high) += strides[i] * (shape[i] - 1);
-    }
-    const auto buffer = Buffer::borrow(static_cast<char*>(first) + low, static_cast<std::size_t>(high - low), readonly,
-                                       release_of(std::move(array)));
+    const Extent extent = extent_of(shape, strides, static_cast<std::size_t>(array.itemsize()), what);
+    const auto buffer =
+        Buffer::borrow(static_cast<char*>(first) + extent.low, extent.bytes(), readonly, release_of(std::move(array)));
     return NDArray(buffer, first, *dtype, shape, strides);
 }
 
@@ -153,9 +165,7 @@ NDArray convert(const NDArray& array, DType dtype, const std::string& what, Copy
 }
 
 NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::string& what, CopyMode copy) {
-    if (copy == CopyMode::never)
-        throw UserError(
-            concat(what, ": a ", type_name(object), " has to be copied to become an array, but copy is False"));
+    if (copy == CopyMode::never) refuse_copy(object, what);
     if (dtype) return view_numpy(convert_plain(object, *dtype, what), what, copy);
     const py::array natural = as_numpy(object, what);
     // Python has one complex type; ours is complex64.
@@ -165,15 +175,24 @@ NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::s
 
 NDArray import_array(py::handle object, const std::string& what, CopyMode copy) {
     if (py::isinstance<py::array>(object)) return view_numpy(py::reinterpret_borrow<py::array>(object), what, copy);
+    if (copy == CopyMode::never && (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())))
+        refuse_copy(object, what);
+    std::string refusal;
     if (py::hasattr(object, "__dlpack__") && py::hasattr(object, "__dlpack_device__")) {
         try {
             return ndarray_from_dlpack(object, what);
         } catch (py::error_already_set& error) {
             // Some producers refuse by DLPack what they give to NumPy, or explain it better there.
             if (!is_conversion_error(error)) throw;
+            refusal = message_of(error);
         }
     }
-    return view_numpy(as_numpy(object, what), what, copy);
+    py::array array = as_numpy(object, what, copy);
+    if (!refusal.empty() && array.dtype().kind() == 'O') {
+        throw TypeError(concat(what, ": the ", type_name(object), " gives its memory neither by DLPack (", refusal,
+                               ") nor to NumPy; convert it to a NumPy array first"));
+    }
+    return view_numpy(std::move(array), what, copy);
 }
 
 bool carries_dtype(py::handle object, int depth) {
@@ -190,6 +209,21 @@ bool carries_dtype(py::handle object, int depth) {
 }
 
 }  // namespace
+
+Extent extent_of(const Sizes& shape, const Sizes& byte_strides, std::size_t element, const std::string& what) {
+    Extent extent{0, static_cast<std::int64_t>(element)};
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        if (shape[i] == 0) return {};
+        const auto reach = checked_mul(byte_strides[i], shape[i] - 1);
+        const auto end = reach ? checked_add(*reach < 0 ? extent.low : extent.high, *reach) : std::nullopt;
+        if (end) (*reach < 0 ? extent.low : extent.high) = *end;
+        if (!end || !checked_sub(extent.high, extent.low)) {
+            throw UserError(concat(what, ": the strides of the array of shape ", sizes_str(shape),
+                                   " are too large: they reach beyond 63 bits"));
+        }
+    }
+    return extent;
+}
 
 bool carries_dtype(py::handle object) {
     return carries_dtype(object, 0);

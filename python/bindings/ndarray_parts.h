@@ -4,12 +4,22 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <string>
 
 #include "ownership.h"
 #include "topstitch/ndarray.h"
 
 namespace topstitch::bindings {
+
+// ndarray_import.cpp
+// The bytes [low, high) that a view of another's array touches, relative to its first element; refuses what overflows.
+struct Extent {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    std::size_t bytes() const { return static_cast<std::size_t>(high - low); }
+};
+Extent extent_of(const Sizes& shape, const Sizes& byte_strides, std::size_t element, const std::string& what);
 
 // ndarray_dlpack.cpp
 NDArray ndarray_from_dlpack(pybind11::handle object, const std::string& what);

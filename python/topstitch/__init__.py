@@ -4,17 +4,26 @@ The work is done by the C++ library; this package is its face.
 """
 
 from . import _core as _core
+from . import _jobs as _jobs
 from . import _ops as _ops
 from . import _tensor as _tensor
+from ._buffers import from_buffer
 from ._core import (
+    CancelledError,
+    CommandBuffer,
+    Device,
     DType,
     DTypeError,
+    Event,
     Executable,
     Graph,
     InternalError,
+    Job,
     NDArray,
     Operation,
     OutOfMemoryError,
+    Profile,
+    Queue,
     Report,
     ShapedType,
     Tensor,
@@ -24,7 +33,11 @@ from ._core import (
     __version__,
     bfloat16,
     bool_,
+    cache_statistics,
+    clear_caches,
     complex64,
+    default_queue,
+    devices,
     float16,
     float32,
     float64,
@@ -42,12 +55,17 @@ from ._core import (
 )
 from ._ops import *  # noqa: F403
 from ._ops import __all__ as _op_names
+from .image_batch import ImageBatch
 
 __all__ = [
     "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
+    "Device", "devices", "Queue", "default_queue", "CommandBuffer", "Event", "Job", "Profile",
+    "cache_statistics", "clear_caches",
+    "from_buffer", "ImageBatch",
     "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64",
     "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "InternalError",
+    "CancelledError",
     "num_threads", "set_num_threads", "__version__",
 ]  # fmt: skip
 __all__ += _op_names
