@@ -65,9 +65,8 @@ void bind_errors(py::module_& m) {
                                py::make_tuple(ours, py::handle(PyExc_MemoryError)));
     classes.internal = add_class(m, "InternalError", "A defect of topstitch itself; please report it.",
                                  py::make_tuple(ours, py::handle(PyExc_RuntimeError)));
-    const py::object cancelled = py::module_::import("concurrent.futures").attr("CancelledError");
-    classes.cancelled = add_class(m, "CancelledError", "The run was cancelled before it had changed anything.",
-                                  py::make_tuple(ours, cancelled));
+    classes.cancelled =
+        add_class(m, "CancelledError", "The run was cancelled before it had changed anything.", py::make_tuple(ours));
     py::register_local_exception_translator(translate);
 }
 

@@ -5,17 +5,20 @@ They are attached to the classes of the C++ core when the package is imported.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def _await(self: _core.Job) -> Generator[Any, None, Any]:
     """Suspend the coroutine until the job is done; its result, or what it raised."""
+    import asyncio  # costs a third of the import of NumPy, and whoever awaits has it
+
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[None] = loop.create_future()
 
@@ -24,7 +27,7 @@ def _await(self: _core.Job) -> Generator[Any, None, Any]:
             finished.set_result(None)
 
     def on_done(_: _core.Job) -> None:  # on the queue's thread
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
+        if not loop.is_closed():
             loop.call_soon_threadsafe(finish)
 
     self.add_done_callback(on_done)

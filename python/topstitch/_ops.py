@@ -123,5 +123,6 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
     return function
 
 
-__all__ = [op["name"] for op in _core.ops() if not op["internal"] and op["body"] != "builtin"]
-globals().update({op["name"]: _make(op) for op in _core.ops() if op["name"] in __all__})
+_PUBLIC = [op for op in _core.ops() if not op["internal"] and op["body"] != "builtin"]
+__all__ = [op["name"] for op in _PUBLIC]
+globals().update({op["name"]: _make(op) for op in _PUBLIC})

@@ -21,7 +21,7 @@ HEADERS = ROOT / "cpp" / "include" / "topstitch"
 
 pytestmark = pytest.mark.skipif(not (DOCS / "mpsgraph.md").exists(), reason="docs/ is not beside the tests")
 
-CLASSES = "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch"
+CLASSES = "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch|Device|Queue|CommandBuffer|Event|Job|Profile"
 
 
 def read(name: str) -> str:

@@ -1,0 +1,163 @@
+"""What running costs besides the kernels: unseen batch sizes, warm starts, overlap, threads, feeds of any strides.
+
+Each figure stands with the bound that it is held to. Overheads of single runs are in overhead.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import common  # sets the numbers of threads before NumPy is imported
+import numpy as np
+
+import topstitch as ts
+
+WARM = """
+import time
+start = time.perf_counter()
+import numpy as np
+import topstitch as ts
+imported = time.perf_counter()
+graph = ts.Graph()
+x = graph.placeholder((-1, 64), name="x")
+y, targets = x, []
+for k in range(50):  # a product and a sum each: 100 kernels
+    y = ts.tanh(y @ np.full((64, 64), 0.01 * (k + 1), np.float32) + 0.1 * k)
+    targets.append(ts.sum(y, axis=1))
+built = time.perf_counter()
+graph.run({x: np.ones((32, 64), np.float32)}, targets)
+done = time.perf_counter()
+kernels = graph.compile([x], targets).report().kernels
+print(imported - start, built - imported, done - built, kernels)
+"""
+
+
+def milliseconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return (time.perf_counter() - start) * 1e3
+
+
+def warm_start() -> None:
+    """Processes that run a graph of 100 kernels, with an empty and with a filled disk cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, TOPSTITCH_CACHE_DIR=str(Path(folder) / "cache"))
+
+        def process() -> tuple[float, list[float]]:
+            start = time.perf_counter()
+            run = subprocess.run(
+                [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=True
+            )
+            return time.perf_counter() - start, [float(part) for part in run.stdout.split()]
+
+        cold, parts = process()
+        print(f"100 kernels ({parts[3]:.0f}), empty disk cache: {cold * 1e3:.0f} ms, first run {parts[2] * 1e3:.0f} ms")
+        runs = [process() for _ in range(7)]
+        whole = statistics.median(run[0] for run in runs)
+        imports, build, first = (statistics.median(run[1][k] for run in runs) for k in range(3))
+        print(
+            f"100 kernels, filled disk cache: {whole * 1e3:.0f} ms from an empty process to its end (asked: 200): "
+            f"imports {imports * 1e3:.0f}, building {build * 1e3:.0f}, compiling and running {first * 1e3:.0f}"
+        )
+
+
+def unseen_batch() -> None:
+    """The first run with a batch size, beside the second."""
+    graph = ts.Graph()
+    x = graph.placeholder((-1, 64), name="x")
+    y = x
+    for k in range(10):
+        y = ts.tanh(y @ np.full((64, 64), 0.01 * (k + 1), np.float32))
+    graph.run({x: np.ones((32, 64), np.float32)}, y)
+    first, again = [], []
+    for batch in range(33, 133):
+        array = np.ones((batch, 64), np.float32)
+        first.append(milliseconds(lambda array=array: graph.run({x: array}, y)))
+        again.append(milliseconds(lambda array=array: graph.run({x: array}, y)))
+    extra = statistics.median(a - b for a, b in zip(first, again, strict=True))
+    print(f"unseen batch size, 10 kernels: {extra * 1e3:.0f} us more than a seen one (asked: 1000); "
+          f"{statistics.median(first):.3f} and {statistics.median(again):.3f} ms")  # fmt: skip
+
+
+def example(name: str) -> ModuleType:
+    path = Path(__file__).resolve().parent.parent / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def overlap() -> None:
+    serial, overlapped = example("overlap").measure()
+    print(f"overlap of preparation and execution: {serial / overlapped:.2f} times as fast (asked: 1.6); "
+          f"{serial * 1e3:.0f} and {overlapped * 1e3:.0f} ms")  # fmt: skip
+
+
+def many_threads() -> None:
+    """Runs of one executable from many threads, of one kernel thread each, beside runs from one."""
+    graph = ts.Graph()
+    x = graph.placeholder((128, 128), name="x")
+    executable = graph.compile([x], ts.softmax(ts.tanh(x @ x), axis=1), threads=1)
+    inputs = [np.full((128, 128), 0.01 * k, np.float32) for k in range(16)]
+    runs = 100
+
+    def work(k: int) -> None:
+        for _ in range(runs):
+            executable.run(inputs[k])
+
+    def from_threads(count: int) -> float:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(count)]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return count * runs / (time.perf_counter() - start)
+
+    rates = {count: statistics.median(from_threads(count) for _ in range(5)) for count in (1, 2, 16)}
+    counts = ", ".join(f"{count} threads {rate:.0f}" for count, rate in rates.items())
+    print(f"runs a second of one executable: {counts} ({rates[16] / rates[1]:.2f} times; {os.cpu_count()} cores)")
+
+
+def strided_feeds() -> None:
+    """A feed that is not packed, read in place, beside one that is packed for each run."""
+    base = np.random.default_rng(0).standard_normal((2048, 4096), dtype=np.float32)
+    graph = ts.Graph()
+    x = graph.placeholder((-1, -1), name="x")
+    y = ts.sum(ts.tanh(x), axis=1)
+    for name, view in {
+        "every other row": base[::2],
+        "columns 100 to 2148": base[:, 100:2148],
+        "transposed": base.T,
+    }.items():
+        times: dict[str, list[float]] = {"in place": [], "packed first": []}
+        for _ in range(9):
+            times["in place"].append(milliseconds(lambda view=view: graph.run({x: view}, y)))
+            times["packed first"].append(milliseconds(lambda view=view: graph.run({x: np.ascontiguousarray(view)}, y)))
+        medians = {key: statistics.median(values) for key, values in times.items()}
+        print(f"feed of {name}: in place {medians['in place']:.2f} ms, packed first {medians['packed first']:.2f} ms")
+
+
+def main() -> None:
+    print(f"execution; {common.THREADS} threads")
+    warm_start()
+    unseen_batch()
+    overlap()
+    many_threads()
+    strided_feeds()
+
+
+if __name__ == "__main__":
+    main()
