@@ -14,6 +14,7 @@ UserError::~UserError() = default;
 TypeError::~TypeError() = default;
 UnsupportedError::~UnsupportedError() = default;
 MemoryError::~MemoryError() = default;
+IoError::~IoError() = default;
 InternalError::~InternalError() = default;
 
 void internal_check(bool condition, const char* what) {
