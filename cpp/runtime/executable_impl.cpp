@@ -263,6 +263,13 @@ int ExecutableImpl::variants() const {
     return static_cast<int>(entries_.size());
 }
 
+std::vector<std::vector<Sizes>> ExecutableImpl::compiled_shapes() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::vector<Sizes>> shapes;
+    for (const Entry& entry : entries_) shapes.push_back(entry.shapes);
+    return shapes;
+}
+
 std::size_t ExecutableCache::KeyHash::operator()(const std::vector<std::int32_t>& key) const noexcept {
     std::uint64_t hash = 0xcbf29ce484222325ULL;
     for (std::int32_t part : key) hash = (hash ^ static_cast<std::uint32_t>(part)) * 0x100000001b3ULL;

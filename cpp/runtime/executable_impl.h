@@ -33,6 +33,8 @@ public:
                                                std::vector<std::int64_t>& symbols);
     std::shared_ptr<const Variant> latest() const;
     int variants() const;
+    // The shapes of the feeds that each variant was compiled for, the most recently used first.
+    std::vector<std::vector<Sizes>> compiled_shapes() const;
 
 private:
     struct Entry {

@@ -1,5 +1,7 @@
 // Binds compiling and running: Graph.run, Graph.compile, Executable and its Report.
 // The GIL is released while compiling and running; results come in the form of `targets`.
+#include "bind_executable.h"
+
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -120,13 +122,6 @@ py::object graph_run(const Graph& graph, const py::object& feeds, const py::obje
     }
     return form.fill(std::move(results));
 }
-
-// An Executable and the form in which its results are given.
-struct PyExecutable {
-    Executable executable;
-    py::object targets;
-    std::vector<DType> feed_dtypes;
-};
 
 PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py::object& targets,
                            const py::object& operations, bool stitch, int threads, bool interpret) {

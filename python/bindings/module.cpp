@@ -32,5 +32,6 @@ PYBIND11_MODULE(_core, m) {
     bind_graph(m);
     bind_autodiff(m);
     bind_executable(m);
+    bind_serialize(m);
     refuse_uninitialized(m);
 }

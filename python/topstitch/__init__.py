@@ -10,6 +10,7 @@ from ._core import (
     DType,
     DTypeError,
     Executable,
+    FileError,
     Graph,
     InternalError,
     NDArray,
@@ -33,7 +34,9 @@ from ._core import (
     int16,
     int32,
     int64,
+    load_arrays,
     num_threads,
+    save_arrays,
     set_num_threads,
     uint8,
     uint16,
@@ -47,7 +50,8 @@ __all__ = [
     "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
     "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64",
-    "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "InternalError",
+    "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "FileError",
+    "InternalError", "save_arrays", "load_arrays",
     "num_threads", "set_num_threads", "__version__",
 ]  # fmt: skip
 __all__ += _op_names

@@ -70,6 +70,8 @@ public:
     // How many patterns of feed shapes have been compiled.
     int variants() const;
 
+    const std::shared_ptr<ExecutableImpl>& impl() const { return impl_; }
+
 private:
     std::shared_ptr<GraphData> graph_;  // kept alive: another pattern of shapes is compiled from it
     std::shared_ptr<ExecutableImpl> impl_;

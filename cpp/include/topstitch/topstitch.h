@@ -9,5 +9,6 @@
 #include "topstitch/graph.h"
 #include "topstitch/ndarray.h"
 #include "topstitch/ops.h"
+#include "topstitch/serialize.h"
 #include "topstitch/shape.h"
 #include "topstitch/version.h"

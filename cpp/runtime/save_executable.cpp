@@ -1,0 +1,260 @@
+// Saving an executable as the part of its graph that it needs with its signature, and compiling that again.
+// Machine code is not saved: it would fit one kind of processor, and could do anything when loaded.
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "core/settings.h"
+#include "core/utf8.h"
+#include "graph/text_reader.h"
+#include "passes/specialize.h"
+#include "runtime/container.h"
+#include "runtime/executable_impl.h"
+#include "topstitch/serialize.h"
+
+namespace topstitch {
+
+namespace {
+
+// --- Options: one line "name=value" for each that is not the default. A new option is a line here.
+
+template <typename Options, typename Visit>
+void each_option(Options& options, const Visit& visit) {
+    visit("stitch", options.stitch);
+    visit("threads", options.threads);
+    visit("interpret", options.interpret);
+}
+
+std::string value_text(bool value) {
+    return value ? "true" : "false";
+}
+
+std::string value_text(int value) {
+    return std::to_string(value);
+}
+
+bool read_value(const std::string& text, bool& value) {
+    value = text == "true";
+    return value || text == "false";
+}
+
+bool read_value(const std::string& text, int& value) {
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    return result.ec == std::errc() && result.ptr == text.data() + text.size() && value >= 0;
+}
+
+std::string options_text(const CompileOptions& options) {
+    std::map<std::string, std::string> defaults;
+    const CompileOptions usual;
+    each_option(usual, [&](const char* name, const auto& value) { defaults[name] = value_text(value); });
+    std::string text;
+    each_option(options, [&](const char* name, const auto& value) {
+        if (value_text(value) != defaults[name]) text += concat(name, "=", value_text(value), "\n");
+    });
+    return text;
+}
+
+CompileOptions read_options(std::string_view text) {
+    std::map<std::string, std::string> given;
+    while (!text.empty()) {
+        const std::string line(text.substr(0, text.find('\n')));
+        text.remove_prefix(std::min(text.size(), line.size() + 1));
+        const std::size_t equals = std::min(line.find('='), line.size());
+        const bool fresh = given.emplace(line.substr(0, equals), line.substr(std::min(equals + 1, line.size()))).second;
+        if (!fresh) throw UserError(concat("the option \"", printable(line.substr(0, equals)), "\" is there twice"));
+    }
+    CompileOptions options;
+    each_option(options, [&](const char* name, auto& value) {
+        const auto found = given.find(name);
+        if (found == given.end()) return;
+        if (!read_value(found->second, value)) {
+            throw UserError(concat("the option ", name, " cannot be \"", printable(found->second), "\""));
+        }
+        given.erase(found);
+    });
+    if (!given.empty()) {
+        throw UserError(
+            concat("the option \"", printable(given.begin()->first), "\" is not known; a newer topstitch may have it"));
+    }
+    return options;
+}
+
+// --- References, written as in the text of the graph: %12, or %14.1 for one of several results.
+
+std::string reference(TensorRef ref) {
+    return concat("%", ref.op, ".", ref.output);
+}
+
+class SignatureReader {
+public:
+    SignatureReader(const std::string& text, const ParsedGraph& parsed) : reader_(text), parsed_(parsed) {
+        reader_.skip_empty_lines();
+    }
+
+    bool at_end() const { return reader_.at_end(); }
+    TextReader& reader() { return reader_; }
+    void end_line() {
+        reader_.skip_blanks();
+        if (!reader_.at_line_end()) reader_.fail(concat("expected the end of the line, but found ", reader_.found()));
+        reader_.skip_empty_lines();
+    }
+    Operation operation() {
+        reader_.expect("%");
+        const std::int64_t number = reader_.integer("the number of an operation");
+        const auto found = parsed_.operations.find(number);
+        if (found == parsed_.operations.end()) reader_.fail(concat("the graph has no operation %", number));
+        return Operation(parsed_.graph.data(), found->second);
+    }
+    Tensor tensor() {
+        const std::vector<Tensor> outputs = operation().outputs();
+        reader_.expect(".");
+        const std::int64_t output = reader_.integer("the position of a result");
+        if (output < 0 || output >= static_cast<std::int64_t>(outputs.size())) {
+            reader_.fail(concat("result ", output, " is asked for, but the operation has ", outputs.size()));
+        }
+        return outputs[static_cast<std::size_t>(output)];
+    }
+
+private:
+    TextReader reader_;
+    const ParsedGraph& parsed_;
+};
+
+std::string shapes_text(const std::vector<std::vector<Sizes>>& compiled) {
+    std::string text;
+    for (const std::vector<Sizes>& shapes : compiled) {
+        std::string line;
+        for (const Sizes& shape : shapes) line += (line.empty() ? "" : ", ") + sizes_str(shape);
+        text += "[" + line + "]\n";
+    }
+    return text;
+}
+
+std::vector<Sizes> read_shapes(TextReader& reader, std::size_t feeds) {
+    std::vector<Sizes> shapes;
+    reader.expect("[");
+    while (!reader.accept("]")) {
+        if (!shapes.empty()) reader.expect(",");
+        const auto sizes = reader.shape().sizes();
+        if (!sizes) reader.fail("a shape that was compiled for must be known");
+        shapes.push_back(*sizes);
+    }
+    if (shapes.size() != feeds) reader.fail(concat("there are ", shapes.size(), " shapes for ", feeds, " feeds"));
+    return shapes;
+}
+
+// The signature with the checks of compile(), which also compiles for the types of the feeds.
+Executable compile_again(const SafetensorsFile& file, const ParsedGraph& parsed) {
+    FeedTypes feeds;
+    std::vector<Tensor> tensors;
+    std::set<OpId> seen;
+    bool unranked = false;
+    bool declared = true;
+    SignatureReader feed(required(file, metadata_key::feeds), parsed);
+    while (!feed.at_end()) {
+        const Tensor tensor = feed.tensor();
+        if (!seen.insert(tensor.ref().op).second) feed.reader().fail("a placeholder is fed twice");
+        feed.reader().expect(":");
+        const DType dtype = feed.reader().dtype();
+        const ShapedType type{feed.reader().shape(), dtype};
+        unranked = unranked || !type.shape.has_rank();
+        declared = declared && type.dtype == tensor.dtype() && type.shape.str() == tensor.shape().str();
+        feed.end_line();
+        feeds.emplace_back(tensor, type);
+        tensors.push_back(tensor);
+    }
+    if (unranked && !declared) throw UserError("a feed has no rank, and not all are of the type of their placeholder");
+    std::vector<Tensor> targets;
+    for (SignatureReader target(required(file, metadata_key::targets), parsed); !target.at_end(); target.end_line()) {
+        targets.push_back(target.tensor());
+    }
+    std::vector<Operation> operations;
+    for (SignatureReader operation(required(file, metadata_key::operations), parsed); !operation.at_end();
+         operation.end_line()) {
+        operations.push_back(operation.operation());
+    }
+    const CompileOptions options = read_options(required(file, metadata_key::options));
+    // compile() wants ranks; types without one are those of the placeholders.
+    const Executable executable = unranked ? find_executable(parsed.graph, tensors, targets, operations, options)
+                                           : compile(parsed.graph, feeds, targets, operations, options);
+
+    std::vector<std::vector<Sizes>> compiled;
+    for (SignatureReader shape(required(file, metadata_key::shapes), parsed); !shape.at_end(); shape.end_line()) {
+        compiled.push_back(read_shapes(shape.reader(), feeds.size()));
+    }
+    // The file lists the most recently used first. More than this many would only push each other out.
+    const auto limit =
+        static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
+    compiled.resize(std::min(compiled.size(), limit));
+    for (auto shapes = compiled.rbegin(); shapes != compiled.rend(); ++shapes) {
+        std::vector<const Sizes*> pointers;
+        for (const Sizes& shape : *shapes) pointers.push_back(&shape);
+        std::vector<std::int64_t> symbols;
+        executable.impl()->variant_for(*parsed.graph.data(), pointers, symbols);
+    }
+    return executable;
+}
+
+}  // namespace
+
+void save(const Executable& executable, const std::filesystem::path& path,
+          const std::map<std::string, std::string>& metadata) {
+    if (!executable) throw UserError("[save] an empty Executable was given; compile one");
+    Container container(ContainerKind::executable);
+    for (const auto& [key, value] : metadata) {
+        if (key.starts_with(metadata_key::prefix)) {
+            throw UserError(concat("[save] the metadata key \"", printable(key), "\" begins with \"",
+                                   metadata_key::prefix, "\", which topstitch keeps for itself; choose another"));
+        }
+        container.metadata[key] = value;
+    }
+    const ExecutableImpl& impl = *executable.impl();
+    const Signature& signature = impl.signature();
+    const GraphData& graph = *executable.graph().data();
+    std::vector<TensorRef> needed = signature.targets;
+    needed.insert(needed.end(), signature.feeds.begin(), signature.feeds.end());
+    std::vector<OpId> ids;
+    {
+        const std::lock_guard lock(graph.mutex);
+        const std::vector<bool> kept = reachable(graph, needed, signature.operations);
+        for (std::size_t id = 0; id < kept.size(); ++id) {
+            if (kept[id]) ids.push_back(static_cast<OpId>(id));
+        }
+    }
+    container.add_graph(graph, ids);
+    std::string feeds;
+    for (std::size_t k = 0; k < signature.feeds.size(); ++k) {
+        feeds += concat(reference(signature.feeds[k]), " : ", signature.feed_types[k].str(), "\n");
+    }
+    std::string targets;
+    for (const TensorRef target : signature.targets) targets += reference(target) + "\n";
+    std::string operations;
+    for (const OpId operation : signature.operations) operations += concat("%", operation, "\n");
+    container.metadata[metadata_key::feeds] = feeds;
+    container.metadata[metadata_key::targets] = targets;
+    container.metadata[metadata_key::operations] = operations;
+    container.metadata[metadata_key::options] = options_text(signature.options);
+    container.metadata[metadata_key::shapes] = shapes_text(impl.compiled_shapes());
+    write_safetensors(path, "save", container.arrays, container.metadata);
+}
+
+Executable load_executable(const std::filesystem::path& path, std::map<std::string, std::string>* metadata) {
+    const SafetensorsFile file(path, "load_executable");
+    check_kind(file, ContainerKind::executable);
+    const ParsedGraph parsed = read_graph(file);
+    Executable executable;
+    try {
+        executable = compile_again(file, parsed);
+    } catch (const UserError& error) {
+        throw UserError(concat(file.subject(), " holds an executable that cannot be compiled: ", error.what()));
+    }
+    if (metadata != nullptr) {
+        metadata->clear();
+        for (const auto& [key, value] : file.metadata()) {
+            if (!key.starts_with(metadata_key::prefix)) metadata->emplace(key, value);
+        }
+    }
+    return executable;
+}
+
+}  // namespace topstitch
