@@ -86,6 +86,16 @@ void bind_errors(py::module_& m) {
                   py::make_tuple(ours, py::handle(PyExc_NotImplementedError)));
     classes.memory = add_class(m, "OutOfMemoryError", "Memory could not be had; nothing has been changed.",
                                py::make_tuple(ours, py::handle(PyExc_MemoryError)));
+    classes.file =
+        add_class(m, "FileError",
+                  "A file could not be read or written; errno says why. A missing file is a FileNotFoundError "
+                  "too, a forbidden\none a PermissionError.",
+                  py::make_tuple(ours, py::handle(PyExc_OSError)));
+    const py::handle file(classes.file);
+    classes.missing_file = add_class(m, "_MissingFileError", "A FileError for a path where nothing is.",
+                                     py::make_tuple(file, py::handle(PyExc_FileNotFoundError)));
+    classes.permission = add_class(m, "_FilePermissionError", "A FileError for what is not allowed.",
+                                   py::make_tuple(file, py::handle(PyExc_PermissionError)));
     classes.internal = add_class(m, "InternalError", "A defect of topstitch itself; please report it.",
                                  py::make_tuple(ours, py::handle(PyExc_RuntimeError)));
     py::register_local_exception_translator(translate);

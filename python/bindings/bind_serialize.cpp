@@ -43,11 +43,12 @@ std::string form_of(const py::object& targets) {
 }
 
 // The targets of a loaded executable in the form that its file tells; a list when it was saved from C++.
-py::object with_form(const std::vector<Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
+py::object with_form(const std::vector<Tensor>& tensors, const std::map<std::string, std::string>& metadata,
+                     const Path& path) {
     const auto found = metadata.find(form_key);
     py::list list;
     for (const Tensor& tensor : tensors) list.append(tensor);
-    if (found == metadata.end()) return std::move(list);
+    if (found == metadata.end()) return list;
     py::object form;
     try {
         form = py::module_::import("json").attr("loads")(found->second);
@@ -59,16 +60,16 @@ py::object with_form(const std::vector<Tensor>& tensors, const std::map<std::str
             if (next < tensors.size() && PyUnicode_Check(key.ptr())) dict[key] = tensors[next];
             ++next;
         }
-        if (next == tensors.size() && dict.size() == next) return std::move(dict);
+        if (next == tensors.size() && dict.size() == next) return dict;
     } else if (PyUnicode_Check(form.ptr())) {
         const auto name = form.cast<std::string>();
-        if (name == "list") return std::move(list);
+        if (name == "list") return list;
         if (name == "tuple") return py::tuple(list);
         if (name == "tensor" && tensors.size() == 1) return list[0];
         if (name == "none" && tensors.empty()) return py::none();
     }
-    throw UserError(concat("[load] the file is damaged: its metadata \"", form_key, "\" does not describe ",
-                           tensors.size(), " targets"));
+    throw UserError(concat("[load_executable] ", path, " is damaged: its metadata \"", form_key,
+                           "\" does not describe ", tensors.size(), " targets"));
 }
 
 void save_graph(const Graph& graph, const Path& path) {
@@ -94,7 +95,7 @@ PyExecutable load_executable_file(const Path& path) {
         const ReleaseGil release;
         result.executable = load_executable(path, &metadata);
     }
-    result.targets = with_form(result.executable.targets(), metadata);
+    result.targets = with_form(result.executable.targets(), metadata, path);
     for (const Tensor& feed : result.executable.feeds()) result.feed_dtypes.push_back(feed.dtype());
     return result;
 }
