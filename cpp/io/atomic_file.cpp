@@ -38,6 +38,7 @@ void AtomicFile::fail(const char* verb, int code) {
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, std::string_view what)
     : path_(path), subject_(concat("[", what, "] ", path_text(path))) {
+    if (path.empty()) throw UserError(concat(subject_, " names no file; give a path"));
     std::error_code ignored;
     if (std::filesystem::is_symlink(path_, ignored)) {
         std::filesystem::path target = std::filesystem::canonical(path_, ignored);

@@ -85,19 +85,23 @@ std::string reference(TensorRef ref) {
     return concat("%", ref.op, ".", ref.output);
 }
 
+// The lines of one key of the metadata.
 class SignatureReader {
 public:
-    SignatureReader(const std::string& text, const ParsedGraph& parsed) : reader_(text), parsed_(parsed) {
-        reader_.skip_empty_lines();
-    }
+    SignatureReader(const std::string& text, const ParsedGraph& parsed) : reader_(text), parsed_(parsed) {}
 
-    bool at_end() const { return reader_.at_end(); }
-    TextReader& reader() { return reader_; }
-    void end_line() {
-        reader_.skip_blanks();
-        if (!reader_.at_line_end()) reader_.fail(concat("expected the end of the line, but found ", reader_.found()));
-        reader_.skip_empty_lines();
+    // Calls `read` at the beginning of each line, of which it has to read all.
+    template <typename Read>
+    void each_line(const Read& read) {
+        for (reader_.skip_empty_lines(); !reader_.at_end(); reader_.skip_empty_lines()) {
+            read();
+            reader_.skip_blanks();
+            if (!reader_.at_line_end()) {
+                reader_.fail(concat("expected the end of the line, but found ", reader_.found()));
+            }
+        }
     }
+    TextReader& reader() { return reader_; }
     Operation operation() {
         reader_.expect("%");
         const std::int64_t number = reader_.integer("the number of an operation");
@@ -119,6 +123,19 @@ private:
     TextReader reader_;
     const ParsedGraph& parsed_;
 };
+
+template <typename Read>
+void each_line(const SafetensorsFile& file, const char* key, const ParsedGraph& parsed, const Read& read) {
+    SignatureReader lines(required(file, key), parsed);
+    try {
+        lines.each_line([&] { read(lines); });
+    } catch (const UserError& error) {
+        std::string_view message = error.what();
+        constexpr std::string_view start = "graph text";  // of messages with a line and a column
+        if (message.starts_with(start)) message.remove_prefix(start.size());
+        throw UserError(concat(file.subject(), " is damaged: ", key, message));
+    }
+}
 
 std::string shapes_text(const std::vector<std::vector<Sizes>>& compiled) {
     std::string text;
@@ -143,54 +160,64 @@ std::vector<Sizes> read_shapes(TextReader& reader, std::size_t feeds) {
     return shapes;
 }
 
-// The signature with the checks of compile(), which also compiles for the types of the feeds.
-Executable compile_again(const SafetensorsFile& file, const ParsedGraph& parsed) {
+struct SavedSignature {
     FeedTypes feeds;
-    std::vector<Tensor> tensors;
-    std::set<OpId> seen;
-    bool unranked = false;
-    bool declared = true;
-    SignatureReader feed(required(file, metadata_key::feeds), parsed);
-    while (!feed.at_end()) {
-        const Tensor tensor = feed.tensor();
-        if (!seen.insert(tensor.ref().op).second) feed.reader().fail("a placeholder is fed twice");
-        feed.reader().expect(":");
-        const DType dtype = feed.reader().dtype();
-        const ShapedType type{feed.reader().shape(), dtype};
-        unranked = unranked || !type.shape.has_rank();
-        declared = declared && type.dtype == tensor.dtype() && type.shape.str() == tensor.shape().str();
-        feed.end_line();
-        feeds.emplace_back(tensor, type);
-        tensors.push_back(tensor);
-    }
-    if (unranked && !declared) throw UserError("a feed has no rank, and not all are of the type of their placeholder");
     std::vector<Tensor> targets;
-    for (SignatureReader target(required(file, metadata_key::targets), parsed); !target.at_end(); target.end_line()) {
-        targets.push_back(target.tensor());
-    }
     std::vector<Operation> operations;
-    for (SignatureReader operation(required(file, metadata_key::operations), parsed); !operation.at_end();
-         operation.end_line()) {
-        operations.push_back(operation.operation());
-    }
-    const CompileOptions options = read_options(required(file, metadata_key::options));
-    // compile() wants ranks; types without one are those of the placeholders.
-    const Executable executable = unranked ? find_executable(parsed.graph, tensors, targets, operations, options)
-                                           : compile(parsed.graph, feeds, targets, operations, options);
+    CompileOptions options;
+    std::vector<std::vector<Sizes>> compiled;  // shapes of the feeds, the most recently used first
+};
 
-    std::vector<std::vector<Sizes>> compiled;
-    for (SignatureReader shape(required(file, metadata_key::shapes), parsed); !shape.at_end(); shape.end_line()) {
-        compiled.push_back(read_shapes(shape.reader(), feeds.size()));
+SavedSignature read_signature(const SafetensorsFile& file, const ParsedGraph& parsed) {
+    SavedSignature signature;
+    std::set<OpId> seen;
+    each_line(file, metadata_key::feeds, parsed, [&](SignatureReader& line) {
+        const Tensor tensor = line.tensor();
+        if (!seen.insert(tensor.ref().op).second) line.reader().fail("a placeholder is fed twice");
+        line.reader().expect(":");
+        const DType dtype = line.reader().dtype();
+        signature.feeds.emplace_back(tensor, ShapedType{line.reader().shape(), dtype});
+    });
+    each_line(file, metadata_key::targets, parsed,
+              [&](SignatureReader& line) { signature.targets.push_back(line.tensor()); });
+    each_line(file, metadata_key::operations, parsed,
+              [&](SignatureReader& line) { signature.operations.push_back(line.operation()); });
+    each_line(file, metadata_key::shapes, parsed, [&](SignatureReader& line) {
+        signature.compiled.push_back(read_shapes(line.reader(), signature.feeds.size()));
+    });
+    const std::string& options = required(file, metadata_key::options);
+    try {
+        signature.options = read_options(options);
+    } catch (const UserError& error) { throw UserError(concat(file.subject(), " cannot be compiled: ", error.what())); }
+    return signature;
+}
+
+// With the checks of compile(), which also compiles for the types of the feeds.
+Executable compile_again(const Graph& graph, const SavedSignature& signature) {
+    std::vector<Tensor> feeds;
+    bool ranked = true;
+    bool declared = true;
+    for (const auto& [feed, type] : signature.feeds) {
+        feeds.push_back(feed);
+        ranked = ranked && type.shape.has_rank();
+        declared = declared && type.dtype == feed.dtype() && type.shape.str() == feed.shape().str();
     }
-    // The file lists the most recently used first. More than this many would only push each other out.
+    Executable executable;
+    if (ranked) {
+        executable = compile(graph, signature.feeds, signature.targets, signature.operations, signature.options);
+    } else if (declared) {  // compile() wants ranks
+        executable = find_executable(graph, feeds, signature.targets, signature.operations, signature.options);
+    } else {
+        throw UserError("a feed has no rank, and not all are of the type of their placeholder");
+    }
+    // More variants than are kept would only push each other out.
     const auto limit =
         static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
-    compiled.resize(std::min(compiled.size(), limit));
-    for (auto shapes = compiled.rbegin(); shapes != compiled.rend(); ++shapes) {
+    for (std::size_t k = std::min(signature.compiled.size(), limit); k-- > 0;) {
         std::vector<const Sizes*> pointers;
-        for (const Sizes& shape : *shapes) pointers.push_back(&shape);
+        for (const Sizes& shape : signature.compiled[k]) pointers.push_back(&shape);
         std::vector<std::int64_t> symbols;
-        executable.impl()->variant_for(*parsed.graph.data(), pointers, symbols);
+        executable.impl()->variant_for(*graph.data(), pointers, symbols);
     }
     return executable;
 }
@@ -242,9 +269,10 @@ Executable load_executable(const std::filesystem::path& path, std::map<std::stri
     const SafetensorsFile file(path, "load_executable");
     check_kind(file, ContainerKind::executable);
     const ParsedGraph parsed = read_graph(file);
+    const SavedSignature signature = read_signature(file, parsed);
     Executable executable;
     try {
-        executable = compile_again(file, parsed);
+        executable = compile_again(parsed.graph, signature);
     } catch (const UserError& error) {
         throw UserError(concat(file.subject(), " holds an executable that cannot be compiled: ", error.what()));
     }

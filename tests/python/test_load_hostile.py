@@ -235,7 +235,7 @@ SIGNATURE: list[tuple[str, Callable[[str], str | None], str]] = [
     ("topstitch.feeds", lambda t: t.replace("float32", "int32"), "cannot be compiled for int32"),
     ("topstitch.feeds", lambda t: t.replace("6)", "7)"), "cannot be compiled for"),
     ("topstitch.feeds", lambda _: "%0.0 : float32(?...)", "a feed has no rank"),
-    ("topstitch.feeds", lambda _: "", "placeholder 'x'"),
+    ("topstitch.feeds", lambda _: "", "there are 1 shapes for 0 feeds"),
     ("topstitch.feeds", lambda _: "%0.1 : float32(n, 6)", "result 1 is asked for, but the operation has 1"),
     ("topstitch.feeds", lambda _: "%77.0 : float32(n, 6)", "the graph has no operation %77"),
     ("topstitch.feeds", lambda _: "nonsense", "expected '%'"),
