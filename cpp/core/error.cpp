@@ -14,6 +14,7 @@ UserError::~UserError() = default;
 TypeError::~TypeError() = default;
 UnsupportedError::~UnsupportedError() = default;
 MemoryError::~MemoryError() = default;
+IoError::~IoError() = default;
 InternalError::~InternalError() = default;
 Cancelled::~Cancelled() = default;
 

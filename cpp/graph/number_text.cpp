@@ -1,5 +1,6 @@
 // Numbers, strings and bytes as text.
 // Independent of the locale; exact in both directions.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
@@ -11,6 +12,7 @@
 #include <sstream>
 #include <version>
 
+#include "core/utf8.h"
 #include "graph/text.h"
 
 namespace topstitch {
@@ -119,8 +121,10 @@ std::optional<float> read_float(std::string_view text) {
 
 std::string quoted(std::string_view text) {
     std::string out = "\"";
-    for (const char c : text) {
+    for (std::size_t k = 0; k < text.size();) {
+        const char c = text[k];
         const auto byte = static_cast<unsigned char>(c);
+        const std::size_t length = utf8_length(text.substr(k));
         if (c == '"' || c == '\\') {
             out += '\\';
             out += c;
@@ -130,12 +134,13 @@ std::string quoted(std::string_view text) {
             out += "\\r";
         } else if (c == '\t') {
             out += "\\t";
-        } else if (byte < 0x20 || byte == 0x7f) {
+        } else if (byte < 0x20 || byte == 0x7f || length == 0) {
             out += byte < 0x10 ? "\\x0" : "\\x";
             out += hex(byte);
         } else {
-            out += c;
+            out += text.substr(k, length);
         }
+        k += std::max<std::size_t>(length, 1);
     }
     return out + "\"";
 }

@@ -13,9 +13,9 @@ namespace {
 
 class Parser {
 public:
-    explicit Parser(std::string_view text) : reader_(text) {}
+    Parser(std::string_view text, FetchArray fetch) : reader_(text, std::move(fetch)) {}
 
-    Graph parse() {
+    ParsedGraph parse() {
         reader_.skip_empty_lines();
         const TextReader::Place start = reader_.place();
         if (!reader_.accept("topstitch graph")) {
@@ -28,7 +28,7 @@ public:
             located_operation();
             end_line();
         }
-        return Graph(graph_);
+        return {Graph(graph_), std::move(ids_)};
     }
 
 private:
@@ -196,8 +196,12 @@ private:
 
 }  // namespace
 
+ParsedGraph parse_graph(std::string_view text, const FetchArray& fetch) {
+    return Parser(text, fetch).parse();
+}
+
 Graph Graph::parse(std::string_view text) {
-    return Parser(text).parse();
+    return Parser(text, nullptr).parse().graph;
 }
 
 }  // namespace topstitch

@@ -6,7 +6,8 @@
 //     %2 = assign(%v, %1) after %0, %1  # model.py:12
 //
 // A tensor is named by its operation's number (%4), and its position when there are several (%4.1). The types after
-// the colon are for readers; parsing infers them again. `none` attributes are left out.
+// the colon are for readers; parsing infers them again. `none` attributes are left out. In a saved file, arrays lie
+// beside the text: `%v = variable(value=float32(784, 10)external"w") "w"`.
 #include <bit>
 #include <cstring>
 
@@ -19,7 +20,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "arrays are written in the byte order of the machine");
 
-constexpr std::int64_t most_listed = 16;
+constexpr const char* first_line = "topstitch graph 1\n";
 
 template <typename T>
 T element_at(const NDArray& array, std::int64_t k) {
@@ -127,7 +128,7 @@ std::string attribute_text(const Attribute& value) {
     return "";
 }
 
-std::string operation_text(const GraphData& graph, OpId id, bool with_location) {
+std::string operation_text(const GraphData& graph, OpId id, bool with_location, const StoreArray& store) {
     const OpNode& node = graph.find(id);
     std::string text = concat("%", id, " = ", node.def->name, "(");
     const char* separator = "";
@@ -137,7 +138,11 @@ std::string operation_text(const GraphData& graph, OpId id, bool with_location) 
     }
     for (std::size_t k = 0; k < node.attributes.size(); ++k) {
         if (kind_of(node.attributes[k]) == AttributeKind::none) continue;
-        text += concat(separator, node.def->attributes[k].name, "=", attribute_text(node.attributes[k]));
+        const auto* array = std::get_if<NDArray>(&node.attributes[k]);
+        const auto stored = array != nullptr && store ? store(id, *array) : std::nullopt;
+        text += concat(separator, node.def->attributes[k].name, "=",
+                       stored ? concat(name_of(array->dtype()), sizes_str(array->shape()), "external", quoted(*stored))
+                              : attribute_text(node.attributes[k]));
         separator = ", ";
     }
     text += ")";
@@ -151,8 +156,14 @@ std::string operation_text(const GraphData& graph, OpId id, bool with_location) 
     return text;
 }
 
+std::string graph_text(const GraphData& graph, const std::vector<OpId>& operations, const StoreArray& store) {
+    std::string text = first_line;
+    for (const OpId id : operations) text += operation_text(graph, id, false, store) + "\n";
+    return text;
+}
+
 std::string graph_text(const GraphData& graph, bool with_locations) {
-    std::string text = "topstitch graph 1\n";
+    std::string text = first_line;
     const std::size_t count = graph.size();
     for (std::size_t id = 0; id < count; ++id) {
         text += operation_text(graph, static_cast<OpId>(id), with_locations) + "\n";

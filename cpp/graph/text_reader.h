@@ -7,13 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/text.h"
 #include "topstitch/attribute.h"
 
 namespace topstitch {
 
 class TextReader {
 public:
-    explicit TextReader(std::string_view text) : text_(text) {}
+    // Without `fetch`, an array that is kept outside of the text is an error.
+    explicit TextReader(std::string_view text, FetchArray fetch = nullptr) : text_(text), fetch_(std::move(fetch)) {}
 
     // Blanks and tabs within the line.
     void skip_blanks();
@@ -60,9 +62,11 @@ private:
     std::string_view number_token();
     bool boolean();
     NDArray array();
+    NDArray external_array(DType dtype, const Sizes& sizes);
     void element(const NDArray& array, std::int64_t k);
 
     std::string_view text_;
+    FetchArray fetch_;
     std::size_t position_ = 0;
     std::size_t line_start_ = 0;
     int line_ = 1;

@@ -246,6 +246,23 @@ void TextReader::element(const NDArray& array, std::int64_t k) {
     }
 }
 
+NDArray TextReader::external_array(DType type, const Sizes& sizes) {
+    skip_blanks();
+    const Place where = place();
+    const std::string name = string();
+    if (!fetch_) {
+        fail_at(where, concat("the array \"", name,
+                              "\" is kept outside of this text, in the file that the text was "
+                              "saved in; load that file with Graph.load (C++: load_graph)"));
+    }
+    NDArray stored = fetch_(name);
+    if (stored.dtype() != type || stored.shape() != sizes) {
+        fail_at(where, concat("the text says ", name_of(type), sizes_str(sizes), ", but the array that is kept as \"",
+                              name, "\" is ", name_of(stored.dtype()), sizes_str(stored.shape())));
+    }
+    return stored;
+}
+
 NDArray TextReader::array() {
     const DType type = dtype();
     skip_blanks();
@@ -256,6 +273,7 @@ NDArray TextReader::array() {
     try {
         count = num_elements(*sizes);
     } catch (const UserError& error) { fail_at(where, error.what()); }
+    if (accept("external")) return external_array(type, *sizes);
     if (accept("base64")) {
         skip_blanks();
         const Place start = place();

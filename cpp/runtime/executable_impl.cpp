@@ -294,7 +294,7 @@ int ExecutableImpl::variants() const {
 std::vector<std::vector<Sizes>> ExecutableImpl::compiled_shapes() const {
     const std::lock_guard lock(mutex_);
     std::vector<std::vector<Sizes>> shapes;
-    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) shapes.push_back(entry->shapes);
+    for (const Entry& entry : entries_) shapes.push_back(entry.shapes);
     return shapes;
 }
 

@@ -44,7 +44,7 @@ public:
                                                std::vector<std::int64_t>& symbols);
     std::shared_ptr<const Variant> latest() const;
     int variants() const;
-    // The shapes that variants were compiled for, the first compiled first.
+    // The shapes of the feeds that each variant was compiled for, the most recently used first.
     std::vector<std::vector<Sizes>> compiled_shapes() const;
     // One line for each compilation: why it was needed, and where its parts came from.
     std::string explain() const;

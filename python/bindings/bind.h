@@ -12,5 +12,6 @@ void bind_graph(pybind11::module_& m);
 void bind_autodiff(pybind11::module_& m);
 void bind_queue(pybind11::module_& m);
 void bind_executable(pybind11::module_& m);
+void bind_serialize(pybind11::module_& m);
 
 }  // namespace topstitch::bindings

@@ -2,6 +2,9 @@
 // Each is also the built-in exception that Python code expects to catch.
 #include <pybind11/pybind11.h>
 
+#include <cerrno>
+#include <string_view>
+
 #include "bind.h"
 #include "topstitch/error.h"
 
@@ -17,6 +20,9 @@ struct ErrorClasses {
     PyObject* dtype = nullptr;
     PyObject* unsupported = nullptr;
     PyObject* memory = nullptr;
+    PyObject* file = nullptr;
+    PyObject* missing_file = nullptr;
+    PyObject* permission = nullptr;
     PyObject* internal = nullptr;
     PyObject* cancelled = nullptr;
 };
@@ -30,20 +36,40 @@ PyObject* add_class(py::module_& m, const char* name, const char* doc, const py:
     return cls;
 }
 
+// Messages may quote bytes that are no UTF-8, from a file or a name.
+py::object message_of(const Error& error) {
+    const std::string_view text = error.what();
+    PyObject* message = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
+    if (message == nullptr) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(message);
+}
+
+void raise(PyObject* cls, const Error& error) {
+    PyErr_SetObject(cls, message_of(error).ptr());
+}
+
+// With errno, and as the built-in exception that code looks for.
+void raise_file_error(const IoError& error) {
+    PyObject* cls = classes.file;
+    if (error.code() == ENOENT) cls = classes.missing_file;
+    if (error.code() == EACCES || error.code() == EPERM) cls = classes.permission;
+    const py::object exception = py::reinterpret_borrow<py::object>(cls)(message_of(error));
+    exception.attr("errno") = error.code();
+    PyErr_SetObject(cls, exception.ptr());
+}
+
 void translate(std::exception_ptr pointer) {
     try {
         if (pointer) std::rethrow_exception(pointer);
-    } catch (const TypeError& error) { PyErr_SetString(classes.dtype, error.what()); } catch (const UserError& error) {
-        PyErr_SetString(classes.user, error.what());
-    } catch (const UnsupportedError& error) {
-        PyErr_SetString(classes.unsupported, error.what());
-    } catch (const MemoryError& error) {
-        PyErr_SetString(classes.memory, error.what());
-    } catch (const Cancelled& error) {
-        PyErr_SetString(classes.cancelled, error.what());
-    } catch (const InternalError& error) {
-        PyErr_SetString(classes.internal, error.what());
-    } catch (const Error& error) { PyErr_SetString(classes.base, error.what()); }
+    } catch (const TypeError& error) { raise(classes.dtype, error); } catch (const UserError& error) {
+        raise(classes.user, error);
+    } catch (const UnsupportedError& error) { raise(classes.unsupported, error); } catch (const MemoryError& error) {
+        raise(classes.memory, error);
+    } catch (const Cancelled& error) { raise(classes.cancelled, error); } catch (const IoError& error) {
+        raise_file_error(error);
+    } catch (const InternalError& error) { raise(classes.internal, error); } catch (const Error& error) {
+        raise(classes.base, error);
+    }
 }
 
 }  // namespace
@@ -63,6 +89,16 @@ void bind_errors(py::module_& m) {
                   py::make_tuple(ours, py::handle(PyExc_NotImplementedError)));
     classes.memory = add_class(m, "OutOfMemoryError", "Memory could not be had; nothing has been changed.",
                                py::make_tuple(ours, py::handle(PyExc_MemoryError)));
+    classes.file =
+        add_class(m, "FileError",
+                  "A file could not be read or written; errno says why. A missing file is a FileNotFoundError "
+                  "too, a forbidden\none a PermissionError.",
+                  py::make_tuple(ours, py::handle(PyExc_OSError)));
+    const py::handle file(classes.file);
+    classes.missing_file = add_class(m, "_MissingFileError", "A FileError for a path where nothing is.",
+                                     py::make_tuple(file, py::handle(PyExc_FileNotFoundError)));
+    classes.permission = add_class(m, "_FilePermissionError", "A FileError for what is not allowed.",
+                                   py::make_tuple(file, py::handle(PyExc_PermissionError)));
     classes.internal = add_class(m, "InternalError", "A defect of topstitch itself; please report it.",
                                  py::make_tuple(ours, py::handle(PyExc_RuntimeError)));
     classes.cancelled =

@@ -1,5 +1,7 @@
 // Binds compiling and running: Graph.run, run_async, encode and compile, Executable, its Report and Profile.
 // The GIL is released while compiling and running; results come in the form of `targets`.
+#include "bind_executable.h"
+
 #include <pybind11/stl.h>
 
 #include "bind.h"
@@ -45,13 +47,6 @@ py::object graph_encode(const Graph& graph, CommandBuffer& commands, const py::o
     }
     return form.fill(std::move(results));
 }
-
-// An Executable and the form in which its results are given.
-struct PyExecutable {
-    Executable executable;
-    TargetForm form;
-    std::vector<DType> feed_dtypes;
-};
 
 PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py::object& targets,
                            const py::object& operations, const py::kwargs& options) {

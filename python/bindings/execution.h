@@ -18,6 +18,7 @@ class TargetForm {
 public:
     explicit TargetForm(const pybind11::object& targets);
     const std::vector<Tensor>& tensors() const { return tensors_; }
+    const pybind11::object& targets() const { return targets_; }  // a Tensor, a list, tuple or dict of them, or None
     pybind11::object fill(std::vector<NDArray> results) const;
 
 private:

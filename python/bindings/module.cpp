@@ -33,5 +33,6 @@ PYBIND11_MODULE(_core, m) {
     bind_autodiff(m);
     bind_queue(m);
     bind_executable(m);
+    bind_serialize(m);
     refuse_uninitialized(m);
 }

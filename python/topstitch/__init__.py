@@ -16,6 +16,7 @@ from ._core import (
     DTypeError,
     Event,
     Executable,
+    FileError,
     Graph,
     InternalError,
     Job,
@@ -46,7 +47,9 @@ from ._core import (
     int16,
     int32,
     int64,
+    load_arrays,
     num_threads,
+    save_arrays,
     set_num_threads,
     uint8,
     uint16,
@@ -64,8 +67,8 @@ __all__ = [
     "from_buffer", "ImageBatch",
     "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64",
-    "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "InternalError",
-    "CancelledError",
+    "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "FileError",
+    "InternalError", "CancelledError", "save_arrays", "load_arrays",
     "num_threads", "set_num_threads", "__version__",
 ]  # fmt: skip
 __all__ += _op_names

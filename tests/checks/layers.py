@@ -11,7 +11,7 @@ from sources import ROOT, relative, source_files
 # Folders on one line may not use each other; a folder may use everything on the lines before its own.
 LAYERS = (
     ("core",),
-    ("loopir",),
+    ("io", "loopir"),
     ("graph",),
     ("ops",),
     ("autodiff", "passes", "opgen"),

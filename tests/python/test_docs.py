@@ -97,7 +97,7 @@ def test_links_lead_to_operations() -> None:
         assert name in headings
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/mpsgraph.md", "docs/arrays.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"])
 def test_python_names_exist(page: str) -> None:
     names = re.findall(rf"\b(ts|{CLASSES})\.(\w+)", "\n".join(code_spans(read(page))))
     missing = [
@@ -114,9 +114,9 @@ def test_cpp_names_exist() -> None:
     assert [name for name in names if not re.search(rf"\b{name}\b", headers)] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/mpsgraph.md", "docs/arrays.md"])
-def test_examples_run(page: str) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"])
     """Blocks that import topstitch stand for themselves."""
+    monkeypatch.chdir(tmp_path)  # some write files
     blocks = [block for block in python_blocks(read(page)) if "import topstitch" in block]
     assert blocks
     for block in blocks:

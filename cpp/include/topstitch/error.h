@@ -56,6 +56,18 @@ public:
     ~MemoryError() override;
 };
 
+// The system refused to read or write a file (Python: OSError).
+class TOPSTITCH_API IoError : public Error {
+public:
+    // `code` is what errno was.
+    IoError(const std::string& message, int code) : Error(message), code_(code) {}
+    ~IoError() override;
+    int code() const { return code_; }
+
+private:
+    int code_;
+};
+
 // A defect of topstitch itself (Python: RuntimeError).
 class TOPSTITCH_API InternalError : public Error {
 public:

@@ -12,5 +12,6 @@
 #include "topstitch/ops.h"
 #include "topstitch/profile.h"
 #include "topstitch/queue.h"
+#include "topstitch/serialize.h"
 #include "topstitch/shape.h"
 #include "topstitch/version.h"
