@@ -22,6 +22,7 @@ HEADERS = ROOT / "cpp" / "include" / "topstitch"
 pytestmark = pytest.mark.skipif(not (DOCS / "mpsgraph.md").exists(), reason="docs/ is not beside the tests")
 
 CLASSES = "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch|Device|Queue|CommandBuffer|Event|Job|Profile"
+PAGES = ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"]
 
 
 def read(name: str) -> str:
@@ -97,7 +98,7 @@ def test_links_lead_to_operations() -> None:
         assert name in headings
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_python_names_exist(page: str) -> None:
     names = re.findall(rf"\b(ts|{CLASSES})\.(\w+)", "\n".join(code_spans(read(page))))
     missing = [
@@ -114,7 +115,8 @@ def test_cpp_names_exist() -> None:
     assert [name for name in names if not re.search(rf"\b{name}\b", headers)] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"])
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that import topstitch stand for themselves."""
     monkeypatch.chdir(tmp_path)  # some write files
     blocks = [block for block in python_blocks(read(page)) if "import topstitch" in block]
