@@ -20,6 +20,7 @@ std::vector<OpDef> conversion_bits_ops();  // conversion_bits.cpp: bitcast, plan
 std::vector<OpDef> reduction_ops();        // reduction.cpp: sum, product, max, min, all, any, argmax, argmin
 std::vector<OpDef> composite_reduction_ops();  // reduction_composite.cpp: mean, variance, logsumexp, norms
 std::vector<OpDef> movement_ops();             // movement.cpp: reshape, transpose, squeeze, reverse, ...
+std::vector<OpDef> memory_ops();               // memory.cpp: strided_view
 std::vector<OpDef> like_ops();                 // like.cpp: broadcast_to, and shapes taken from other tensors
 std::vector<OpDef> slicing_ops();              // slicing.cpp: slice, slice_update
 std::vector<OpDef> joining_ops();              // slicing_join.cpp: concat, stack, interleave

@@ -29,6 +29,7 @@ std::vector<OpDef> collect() {
     add(ops::reduction_ops());
     add(ops::composite_reduction_ops());
     add(ops::movement_ops());
+    add(ops::memory_ops());
     add(ops::like_ops());
     add(ops::slicing_ops());
     add(ops::joining_ops());

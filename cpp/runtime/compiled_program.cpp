@@ -11,20 +11,16 @@
 
 #include "core/fork_gate.h"
 #include "passes/passes.h"
+#include "runtime/arena_layout.h"
 
 namespace topstitch {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
 // Below this much work (in additions) for each thread, waking it costs more than it saves.
 constexpr std::int64_t work_per_thread = 1 << 15;
 constexpr std::size_t max_idle_contexts = 16;
 constexpr int deterministic_threads = 8;
-
-std::size_t align(std::size_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-}
 
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -37,37 +33,6 @@ stitch::Machine scheduling_machine(const DeviceBackend& device, const CompileOpt
     if (options.deterministic) machine.threads = deterministic_threads;
     return machine;
 }
-
-// Offsets in one arena for buffers that live at different times: first fit over those that overlap in time.
-class ArenaLayout {
-public:
-    std::size_t place(std::size_t bytes, int first, int last) {
-        bytes = align(std::max<std::size_t>(bytes, 1));
-        std::vector<std::pair<std::size_t, std::size_t>> taken;
-        for (const Block& block : blocks_) {
-            if (block.last >= first && block.first <= last)
-                taken.emplace_back(block.offset, block.offset + block.bytes);
-        }
-        std::sort(taken.begin(), taken.end());
-        std::size_t offset = 0;
-        for (const auto& [begin, end] : taken) {
-            if (offset + bytes <= begin) break;
-            offset = std::max(offset, end);
-        }
-        blocks_.push_back({offset, bytes, first, last});
-        total_ = std::max(total_, offset + bytes);
-        return offset;
-    }
-    std::size_t total() const { return total_; }
-
-private:
-    struct Block {
-        std::size_t offset, bytes;
-        int first, last;
-    };
-    std::vector<Block> blocks_;
-    std::size_t total_ = 0;
-};
 
 }  // namespace
 
@@ -248,7 +213,7 @@ void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> sy
         for (int slot : step.sizes) sizes.push_back(context.dims[static_cast<std::size_t>(slot)]);
         scratch = std::max(scratch, step.kernel->scratch_bytes(sizes));
     }
-    context.scratch_stride = static_cast<std::int64_t>(align(static_cast<std::size_t>(scratch)));
+    context.scratch_stride = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(scratch)));
     context.scratch_offset = layout.total();
     context.arena_bytes =
         layout.total() + static_cast<std::size_t>(context.scratch_stride) * static_cast<std::size_t>(most_threads);

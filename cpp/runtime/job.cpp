@@ -87,6 +87,18 @@ bool Job::cancel() const {
     return submission_->status == JobStatus::cancelled;
 }
 
+void Job::add_scheduled_handler(std::function<void()> handler) const {
+    {
+        const std::lock_guard lock(monitor().mutex);
+        if (submission_->status < JobStatus::running) {
+            submission_->scheduled_handlers.push_back(std::move(handler));
+            return;
+        }
+        if (submission_->status == JobStatus::cancelled) return;
+    }
+    handler();
+}
+
 void Job::add_completed_handler(std::function<void()> handler) const {
     {
         const std::lock_guard lock(monitor().mutex);

@@ -195,6 +195,13 @@ void bind_job(py::module_& m) {
             "Call `callback(job)` on the queue's thread once it is done, at once if it is already. The callback must "
             "not "
             "wait for\nwork of the same queue.")
+        .def(
+            "add_scheduled_callback",
+            [](const py::object& self, const py::function& callback) {
+                self.cast<const PyJob&>().job.add_scheduled_handler(handler_of(callback, self));
+            },
+            py::arg("callback"),
+            "Call `callback(job)` on the queue's thread when the job starts, at once if it has already.")
         .def_property_readonly(
             "status", [](const PyJob& self) { return name_of(self.job.status()); },
             "\"committed\", \"running\", \"completed\", \"failed\" or \"cancelled\".")

@@ -21,7 +21,10 @@ HEADERS = ROOT / "cpp" / "include" / "topstitch"
 
 pytestmark = pytest.mark.skipif(not (DOCS / "mpsgraph.md").exists(), reason="docs/ is not beside the tests")
 
-CLASSES = "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch|Device|Queue|CommandBuffer|Event|Job|Profile"
+CLASSES = "|".join(
+    "Graph Tensor Operation Executable Report ShapedType NDArray ImageBatch "
+    "Device Queue CommandBuffer Event Job Profile".split()
+)
 PAGES = ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"]
 
 

@@ -83,7 +83,7 @@ public:
     // Runs on arrays (any strides) in the order of feeds(). With `results`, writes into those arrays (any strides)
     // instead of new ones. Nothing is changed when it throws.
     std::vector<NDArray> run(std::span<const NDArray> inputs, std::span<const NDArray> results = {}) const;
-    // Runs if that takes some milliseconds at most and needs no compilation; none otherwise.
+    // Runs if that is short (a quarter of a second at most) and needs no compilation; none otherwise.
     std::optional<std::vector<NDArray>> run_if_short(std::span<const NDArray> inputs,
                                                      std::span<const NDArray> results = {}) const;
     // Compiles (when the shapes are new) and runs on the queue. The arrays must not be changed until it is done.

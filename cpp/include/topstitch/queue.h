@@ -58,6 +58,8 @@ public:
     std::exception_ptr error() const;
     // True when it had not begun to run and never will. Work that waits for an event can be cancelled too.
     bool cancel() const;
+    // Called on the queue's thread when its first run starts, at once if it has already.
+    void add_scheduled_handler(std::function<void()> handler) const;
     // Called on the queue's thread once it is done, at once if it is already.
     void add_completed_handler(std::function<void()> handler) const;
 
