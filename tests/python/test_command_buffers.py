@@ -197,6 +197,7 @@ def test_cancelled_means_that_nothing_was_changed(doubler: Doubler) -> None:
     job = commands.commit()
     assert begun.wait(1, PATIENCE)
     claimed = job.cancel()
+    job.wait(0.5)  # it may heed that, or go on when it can
     go.signal(1)
     assert job.wait(PATIENCE)
     assert doubler.value() == before + 1
