@@ -48,6 +48,15 @@ std::string file_name(std::string_view key) {
 
 #if !defined(_WIN32)
 
+constexpr std::size_t name_digits = 32;
+
+// The hash of a key; while it is written, with a suffix.
+bool is_our_name(const std::string& name) {
+    const std::string digits = name.substr(0, name_digits);
+    return digits.size() == name_digits && digits.find_first_not_of("0123456789abcdef") == std::string::npos &&
+           (name.size() == name_digits || (name[name_digits] == '.' && name.ends_with(".tmp")));
+}
+
 class File {
 public:
     explicit File(int descriptor) : descriptor_(descriptor) {}
@@ -210,16 +219,23 @@ void DiskCache::trim(const std::string& root) {
     std::int64_t total = 0;
     std::error_code error;
     const fs::file_time_type now = fs::file_time_type::clock::now();
-    for (fs::recursive_directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
-        std::error_code ignored;
-        if (!at->is_regular_file(ignored) || at->is_symlink(ignored)) continue;
-        const fs::file_time_type used = at->last_write_time(ignored);
-        if (at->path().extension() == ".tmp") {
-            if (now - used > stale_after) fs::remove(at->path(), ignored);
+    for (fs::directory_iterator folder(root, error), end; !error && folder != end; folder.increment(error)) {
+        if (!folder->path().filename().string().starts_with(kind_ + "-") || !is_private_folder(folder->path().string()))
             continue;
+        std::error_code failed;
+        for (fs::directory_iterator at(folder->path(), failed); !failed && at != end; at.increment(failed)) {
+            // The folder may be one that holds other things of the user: only what has our names is ours.
+            const std::string name = at->path().filename().string();
+            std::error_code ignored;
+            if (!is_our_name(name) || at->is_symlink(ignored) || !at->is_regular_file(ignored)) continue;
+            const fs::file_time_type used = at->last_write_time(ignored);
+            if (name.size() > name_digits) {  // being written, or left over
+                if (now - used > stale_after) fs::remove(at->path(), ignored);
+                continue;
+            }
+            entries.push_back({used, static_cast<std::int64_t>(at->file_size(ignored)), at->path()});
+            total += entries.back().bytes;
         }
-        entries.push_back({used, static_cast<std::int64_t>(at->file_size(ignored)), at->path()});
-        total += entries.back().bytes;
     }
     const std::int64_t limit = std::max<std::int64_t>(setting_int(Setting::cache_megabytes), 0) << 20;
     if (total <= limit) return;

@@ -10,12 +10,12 @@
 
 namespace topstitch {
 
-// Values lie in <cache folder>/<section>/, one file each, with a checksum. The folder is the setting cache_dir, else
-// the user's cache folder; it must belong to the user and be writable by nobody else. The size of all sections together
-// is bounded by the setting cache_megabytes: those not used for longest go first.
+// Values lie in <cache folder>/<kind>-<version>/, one file each, with a checksum. The folder is the setting cache_dir,
+// else the user's cache folder; it must belong to the user and be writable by nobody else. The size of all sections
+// together is bounded by the setting cache_megabytes, over all versions: those not used for longest go first.
 class DiskCache {
 public:
-    explicit DiskCache(std::string section) : section_(std::move(section)) {}
+    DiskCache(std::string kind, const std::string& version) : kind_(std::move(kind)), section_(kind_ + "-" + version) {}
 
     std::optional<std::string> find(std::string_view key);
     // Written to a file of another name first, so that nobody reads half of it. Failing is not an error.
@@ -26,6 +26,7 @@ private:
     std::string folder(bool create);
     void trim(const std::string& root);
 
+    std::string kind_;
     std::string section_;
     std::atomic<std::int64_t> written_{-1};  // bytes since the last trim; -1: not trimmed by this process yet
 };

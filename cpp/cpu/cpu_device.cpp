@@ -72,18 +72,17 @@ public:
         return machine;
     }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {
-        const KernelCacheStats before = cpu::kernel_cache_stats();
         cpu::TargetInfo target = cpu::host_target();
         target.fuse = options.fused_multiply_add;
         target.optimization_level = options.optimization_level;
-        const auto compiled = cpu::compile(kernels, target);
+        cpu::CompileCounts counts;
+        const auto compiled = cpu::compile(kernels, target, &counts);
         Compiled result;
         for (std::size_t k = 0; k < kernels.size(); ++k) {
             result.kernels.push_back(std::make_shared<const CpuKernel>(compiled[k], kernels[k]));
         }
-        const KernelCacheStats after = cpu::kernel_cache_stats();
-        result.newly_compiled = static_cast<int>(after.compiled - before.compiled);
-        result.from_disk = static_cast<int>(after.disk_hits - before.disk_hits);
+        result.newly_compiled = counts.compiled;
+        result.from_disk = counts.from_disk;
         return result;
     }
     KernelCacheStats kernel_cache_stats() const override { return cpu::kernel_cache_stats(); }

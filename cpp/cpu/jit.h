@@ -49,11 +49,17 @@ const TargetInfo& host_target();
 // A named target for tests, for instance "x86-64" (SSE2) or "x86-64-v3"; UserError when unknown or not runnable here.
 TargetInfo target_named(const std::string& cpu);
 
+// What a call had to do: kernels that it compiled, and that it read from disk.
+struct CompileCounts {
+    int compiled = 0;
+    int from_disk = 0;
+};
+
 // Compiles the kernels (on several threads), sharing equal ones within the call, with earlier calls, and through the
 // disk cache with other processes.
 // Kernels come scheduled and with math unexpanded. Thread-safe.
 std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loopir::Kernel> kernels,
-                                                           const TargetInfo& target);
+                                                           const TargetInfo& target, CompileCounts* counts = nullptr);
 
 KernelCacheStats kernel_cache_stats();
 

@@ -26,7 +26,7 @@ Counters counters;
 
 // Never destroyed: kernels may be compiled while the process ends.
 DiskCache& disk_cache() {
-    static auto* cache = new DiskCache(concat("kernels-", codegen_id));
+    static auto* cache = new DiskCache("kernels", codegen_id);
     return *cache;
 }
 

@@ -125,7 +125,10 @@ public:
     JitKernel(const loopir::Kernel& kernel, const TargetInfo& target, const std::string& key)
         : kernel_(kernel), target_(target) {
         const auto start = std::chrono::steady_clock::now();
-        ObjectCode code = cached_object(key, [&] { return generate_object(kernel, target, kernel_symbol); });
+        ObjectCode code = cached_object(key, [&] {
+            from_disk_ = false;
+            return generate_object(kernel, target, kernel_symbol);
+        });
         linked_ = Jit::instance().link(std::move(code.object));
         locals_ = std::move(code.locals);
         granularity_ = code.granularity;
@@ -136,6 +139,7 @@ public:
     JitKernel& operator=(const JitKernel&) = delete;
 
     KernelFunction function() const override { return linked_.function; }
+    bool from_disk() const { return from_disk_; }
 
     std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override {
         std::int64_t bytes = 0;
@@ -159,6 +163,7 @@ private:
     std::vector<LocalSize> locals_;
     std::int64_t granularity_ = 1;
     double milliseconds_ = 0;
+    bool from_disk_ = true;
 };
 
 // Runs work(i) for each i below `count` on threads of their own: a compilation takes milliseconds, for which the
@@ -190,7 +195,7 @@ void run_on_threads(std::size_t count, const std::function<void(std::size_t)>& w
 }  // namespace
 
 std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loopir::Kernel> kernels,
-                                                           const TargetInfo& target) {
+                                                           const TargetInfo& target, CompileCounts* counts) {
     std::vector<CompiledKernelPtr> results(kernels.size());
     std::vector<std::string> keys;
     std::map<std::string, std::size_t> first;  // of equal kernels
@@ -201,14 +206,20 @@ std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loopi
         results[i] = kernel_cache().find(keys[i]);
         if (results[i] == nullptr && first.emplace(keys[i], i).second) missing.push_back(i);
     }
+    std::atomic<int> compiled{0};
+    std::atomic<int> from_disk{0};
     run_on_threads(missing.size(), [&](std::size_t m) {
         const std::size_t i = missing[m];
-        results[i] =
-            kernel_cache().get(keys[i], [&] { return std::make_shared<const JitKernel>(kernels[i], target, keys[i]); });
+        results[i] = kernel_cache().get(keys[i], [&] {
+            auto made = std::make_shared<const JitKernel>(kernels[i], target, keys[i]);
+            ++(made->from_disk() ? from_disk : compiled);
+            return made;
+        });
     });
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         if (results[i] == nullptr) results[i] = results[first.at(keys[i])];
     }
+    if (counts != nullptr) *counts = {compiled, from_disk};
     return results;
 }
 

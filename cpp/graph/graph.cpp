@@ -2,11 +2,15 @@
 // They hold a reference to the graph and an index; everything they answer is read from GraphData.
 #include "topstitch/graph.h"
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <thread>
 
 #include "core/fork_gate.h"
 #include "graph/apply.h"
+#include "graph/variable_access.h"
 
 namespace topstitch {
 
@@ -292,15 +296,39 @@ std::vector<Tensor> Graph::variables() const {
     return tensors_of(data_, "variable");
 }
 
-NDArray Graph::variable_value(const Tensor& variable) const {
-    Variable& storage = storage_of(*this, variable, "variable_value");
-    const ForkGate gate;
-    const std::lock_guard lock(storage.mutex);
-    return storage.value.copy();
+namespace {
+
+constexpr double forever = std::numeric_limits<double>::infinity();
+
+// Runs hold a variable from their first kernel to their last. Without a fork gate while it waits.
+template <typename Action>
+bool with_variable(Variable& storage, double seconds, Action action) {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+        {
+            const ForkGate gate;
+            const std::unique_lock lock(storage.mutex, std::try_to_lock);
+            if (lock.owns_lock()) {
+                action();
+                return true;
+            }
+        }
+        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
 }
 
-void Graph::set_variable_value(const Tensor& variable, const NDArray& value) {
-    Variable& storage = storage_of(*this, variable, "set_variable_value");
+}  // namespace
+
+std::optional<NDArray> variable_value_within(const Graph& graph, const Tensor& variable, double seconds) {
+    Variable& storage = storage_of(graph, variable, "variable_value");
+    std::optional<NDArray> value;
+    with_variable(storage, seconds, [&] { value = storage.value.copy(); });
+    return value;
+}
+
+bool set_variable_value_within(const Graph& graph, const Tensor& variable, const NDArray& value, double seconds) {
+    Variable& storage = storage_of(graph, variable, "set_variable_value");
     const TensorType& type = variable.type();
     if (value.dtype() != type.dtype) {
         throw TypeError(concat("set_variable_value: the variable is ", type.str(), ", but the value's dtype is ",
@@ -311,9 +339,15 @@ void Graph::set_variable_value(const Tensor& variable, const NDArray& value) {
                                sizes_str(value.shape()), "; the shape of a variable does not change"));
     }
     NDArray fresh = value.copy();  // outside of the lock; a failure changes nothing
-    const ForkGate gate;
-    const std::lock_guard lock(storage.mutex);
-    storage.value = std::move(fresh);
+    return with_variable(storage, seconds, [&] { storage.value = std::move(fresh); });
+}
+
+NDArray Graph::variable_value(const Tensor& variable) const {
+    return *variable_value_within(*this, variable, forever);
+}
+
+void Graph::set_variable_value(const Tensor& variable, const NDArray& value) {
+    set_variable_value_within(*this, variable, value, forever);
 }
 
 }  // namespace topstitch

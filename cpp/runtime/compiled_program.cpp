@@ -165,7 +165,10 @@ void CompiledProgram::find_extents(const Program& program) {
 }
 
 void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> symbols) const {
-    if (context.ready && std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
+    const int available = device_->max_threads();
+    const int limit = max_threads_ > 0 ? std::min(max_threads_, available) : available;
+    if (context.ready && context.thread_limit == limit &&
+        std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
         return;
     context.ready = false;
     context.symbols.assign(symbols.begin(), symbols.end());
@@ -193,8 +196,7 @@ void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> sy
         }
         context.arena_offsets[k] = layout.place(static_cast<std::size_t>(bytes), buffer.first_use, buffer.last_use);
     }
-    const int available = device_->max_threads();
-    const int limit = max_threads_ > 0 ? std::min(max_threads_, available) : available;
+    context.thread_limit = limit;
     int most_threads = 1;
     std::int64_t scratch = 0;
     context.threads.clear();
@@ -283,12 +285,12 @@ void CompiledProgram::launch_steps(Context& context, const RunControl& control) 
     launch.scratch_stride = context.scratch_stride;
     if (context.arena != nullptr)
         launch.scratch = static_cast<std::byte*>(context.arena->data()) + context.scratch_offset;
-    bool changed = false;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
         const Step& step = steps_[s];
-        changed = changed || step.writes_state;
+        const bool changed = control.changed != nullptr && control.changed->load(std::memory_order_relaxed);
         if (!changed && control.cancelled != nullptr && control.cancelled->load(std::memory_order_relaxed))
             throw Cancelled("[run] cancelled before it had changed anything");
+        if (step.writes_state && control.changed != nullptr) *control.changed = true;
         context.arguments.clear();
         for (int id : step.buffers) context.arguments.push_back(context.pointers[static_cast<std::size_t>(id)]);
         launch.parallel_extent = context.dims[static_cast<std::size_t>(step.parallel_extent)];
@@ -307,7 +309,8 @@ void CompiledProgram::launch_steps(Context& context, const RunControl& control) 
     }
 }
 
-void CompiledProgram::copy_states(Context& context) const {
+void CompiledProgram::copy_states(Context& context, const RunControl& control) const {
+    if (!plan_.copies.empty() && control.changed != nullptr) *control.changed = true;
     for (const stitch::PlanCopy& copy : plan_.copies) {
         const auto from = static_cast<std::size_t>(copy.from);
         const auto bytes = static_cast<std::size_t>(context.dims[static_cast<std::size_t>(buffer_elements_[from])]) *
@@ -347,11 +350,18 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
             std::vector<Variable*> ordered;
             for (const std::shared_ptr<Variable>& state : states) ordered.push_back(state.get());
             std::sort(ordered.begin(), ordered.end(), std::less<>());
-            for (Variable* variable : ordered) locks.emplace_back(variable->mutex);
+            for (Variable* variable : ordered) {
+                if (control.wait_for_variables) {
+                    locks.emplace_back(variable->mutex);
+                    continue;
+                }
+                locks.emplace_back(variable->mutex, std::try_to_lock);
+                if (!locks.back().owns_lock()) return std::nullopt;
+            }
         }
         point_at(*context, inputs, outputs, states);
         launch_steps(*context, control);
-        copy_states(*context);
+        copy_states(*context, control);
     }
     give_back(std::move(context));
     return outputs;

@@ -21,8 +21,11 @@ namespace topstitch {
 
 // What a run is told besides its arrays.
 struct RunControl {
-    // Once true, no further kernel starts, as long as none has changed a variable; then the run throws Cancelled.
+    // Once true, no further kernel starts, as long as `changed` is false; the run throws Cancelled then.
     const std::atomic<bool>* cancelled = nullptr;
+    // Set as soon as a variable may have been changed; true at the start when an earlier run of the same work did.
+    std::atomic<bool>* changed = nullptr;
+    bool wait_for_variables = true;          // false: gives none when another run holds one
     std::vector<StepTime>* times = nullptr;  // one is added for each kernel
     // More work than this (additions, roughly) is not begun.
     std::int64_t work_limit = std::numeric_limits<std::int64_t>::max();
@@ -42,7 +45,8 @@ public:
 
     // `symbols` in the order of the hints. Inputs have the right types and lie in memory as the program expects.
     // `results`: contiguous and writable, of the right types; new ones if there are none. `states` in the order of
-    // the program's. None when the work exceeds the limit.
+    // the program's. None when the work exceeds the limit, or
+    // when it would have to wait and may not.
     std::optional<std::vector<NDArray>> run(std::span<const NDArray> inputs, std::span<const std::int64_t> symbols,
                                             std::span<const NDArray> results, const States& states,
                                             const RunControl& control) const;
@@ -73,6 +77,7 @@ private:
         std::shared_ptr<Buffer> arena;
         std::vector<void*> pointers;   // by buffer
         std::vector<void*> arguments;  // of one launch
+        int thread_limit = 0;
         bool ready = false;
         bool reserved = false;
     };
@@ -101,7 +106,7 @@ private:
     void point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
                   const States& states) const;
     void launch_steps(Context& context, const RunControl& control) const;
-    void copy_states(Context& context) const;
+    void copy_states(Context& context, const RunControl& control) const;
 
     std::vector<DimEquality> assumptions_;
     stitch::Plan plan_;

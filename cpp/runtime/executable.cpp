@@ -27,6 +27,7 @@ std::shared_ptr<Submission> submission_for(const Executable& executable, std::ve
              const PreparedRun prepared = impl->prepare(*executable.graph().data(), inputs, results);
              RunControl control;
              control.cancelled = &running.cancelled;
+             control.changed = &running.changed;
              running.results = *ExecutableImpl::execute(prepared, inputs, results, control);
          },
          nullptr, 0});
@@ -61,7 +62,16 @@ std::optional<std::vector<NDArray>> Executable::run_if_short(std::span<const NDA
     if (!prepared) return std::nullopt;
     RunControl control;
     control.work_limit = short_work;
+    control.wait_for_variables = false;
     return ExecutableImpl::execute(*prepared, inputs, results, control);
+}
+
+void Executable::prepare(std::span<const NDArray> inputs, std::span<const NDArray> results) const {
+    static_cast<void>(impl_->prepare(*graph_, inputs, results));
+}
+
+bool Executable::is_compiled_for(std::span<const NDArray> inputs) const {
+    return impl_->prepare_if_compiled(inputs, {}).has_value();
 }
 
 Job Executable::run_async(std::vector<NDArray> inputs, std::vector<NDArray> results, const Queue& queue) const {
@@ -93,6 +103,7 @@ std::vector<NDArray> Executable::encode(CommandBuffer& commands, std::vector<NDA
           results](Submission& running) {
              RunControl control;
              control.cancelled = &running.cancelled;
+             control.changed = &running.changed;
              static_cast<void>(ExecutableImpl::execute(prepared, inputs, results, control));
              running.results.insert(running.results.end(), results.begin(), results.end());
          },

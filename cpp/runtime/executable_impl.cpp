@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/exit_gate.h"
 #include "core/fork_gate.h"
 #include "core/log.h"
 #include "core/settings.h"
@@ -203,6 +204,7 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
     if (log_enabled(LogLevel::debug)) log_line(LogLevel::debug, "compiling: " + why);
     // Compiled outside the lock; when two threads race, the second result is dropped.
     const ForkGate gate;
+    const ExitGate exit_gate;
     std::shared_ptr<const Variant> made;
     // For exact sizes when the pattern is known but other sizes were assumed (for instance two dims that have to differ
     // by one), and when a size is no expression of the symbols (an odd length halved).
@@ -232,6 +234,14 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
 
 std::string ExecutableImpl::why_new(const std::vector<FeedLayout>& feeds, bool known) const {
     if (entries_.empty()) return why_.empty() ? "nothing has been compiled for these targets and options yet" : why_;
+    std::vector<FeedLayout> packed = feeds;
+    for (FeedLayout& feed : packed) feed.strides = nullptr;
+    std::vector<std::int64_t> symbols;
+    const Pattern pattern = find_pattern(signature_, packed, symbols);
+    if (std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.pattern == pattern; }) &&
+        std::any_of(feeds.begin(), feeds.end(), [](const FeedLayout& feed) { return feed.strides != nullptr; })) {
+        return "the strides of a feed: the shapes are of a known pattern, but it lies in memory otherwise";
+    }
     // The nearest of the known ones says most.
     std::vector<std::size_t> differing;
     const Entry* nearest = nullptr;
@@ -244,7 +254,7 @@ std::string ExecutableImpl::why_new(const std::vector<FeedLayout>& feeds, bool k
         nearest = &entry;
         differing = std::move(changed);
     }
-    if (differing.empty()) return "the feeds have the shapes of before, but lie in memory otherwise (their strides)";
+    if (differing.empty()) return "the strides of a feed: the shapes are those of before";
     std::string text = "shapes:";
     for (std::size_t k : differing) {
         text += concat(k == differing.front() ? " " : ", ", feed_name(signature_, k), " is ",

@@ -20,8 +20,7 @@ void check_can_wait(const Submission& submission) {
             "[wait] the run was in flight when the process forked: it goes on in the parent process, not in this one");
     }
     const bool own_thread = submission.performer == std::this_thread::get_id() ||
-                            (submission.queue && submission.queue->running &&
-                             submission.queue->running->performer == std::this_thread::get_id());
+                            (submission.queue && submission.queue->worker == std::this_thread::get_id());
     if (!submission.done() && own_thread) {
         throw UserError(
             "[wait] a handler waits for work of the very queue that runs the handler, which would never "
@@ -102,12 +101,23 @@ void Job::add_scheduled_handler(std::function<void()> handler) const {
 void Job::add_completed_handler(std::function<void()> handler) const {
     {
         const std::lock_guard lock(monitor().mutex);
+        if (submission_->lost()) check_can_wait(*submission_);  // throws
         if (!submission_->done()) {
             submission_->completed_handlers.push_back(std::move(handler));
             return;
         }
     }
     handler();
+}
+
+bool wait_for_all(const std::vector<Job>& jobs, std::optional<double> seconds) {
+    const Deadline deadline = deadline_after(seconds);
+    for (const Job& job : jobs) {
+        std::optional<double> left;
+        if (deadline) left = std::chrono::duration<double>(*deadline - std::chrono::steady_clock::now()).count();
+        if (!job.wait(left)) return false;
+    }
+    return true;
 }
 
 // --- Event
@@ -134,8 +144,7 @@ void Event::signal(std::uint64_t value) const {
 bool Event::wait(std::uint64_t value, std::optional<double> seconds) const {
     const Deadline deadline = deadline_after(seconds);
     std::unique_lock lock(monitor().mutex);
-    const bool told =
-        wait_until(lock, deadline, [&] { return state_->value >= value || state_->failed_value >= value; });
+    const bool told = wait_until(lock, deadline, [&] { return state_->reached(value) || state_->hopeless(value); });
     if (state_->value >= value) return true;
     if (told) throw UserError(concat("[Event.wait] what was to signal ", value, " has failed: ", state_->failure));
     return false;

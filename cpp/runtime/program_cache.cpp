@@ -22,6 +22,7 @@ void add_program(Hash128& hash, const Program& program) {
         add_operation(hash, node);
         hash.add(std::string_view(node.name));
         for (const TensorType& type : node.outputs) hash.add(std::string_view(type.str()));
+        hash.add(static_cast<std::uint64_t>(node.location.known()));
         hash.add(places.emplace(node.location.str(), places.size()).first->second);
     }
     for (TensorRef feed : program.feeds) add_ref(hash, feed);

@@ -18,7 +18,8 @@ void work(const std::shared_ptr<QueueState>& queue) {
         std::shared_ptr<Submission> next;
         {
             std::unique_lock lock(monitor().mutex);
-            wait_until(lock, std::nullopt, [&] { return !queue->waiting.empty() || queue->closed; });
+            queue->worker = std::this_thread::get_id();
+            queue->wake->wait(lock, [&] { return !queue->waiting.empty() || queue->closed; });
             if (queue->waiting.empty()) {
                 queue->has_worker = false;
                 return;
@@ -28,11 +29,6 @@ void work(const std::shared_ptr<QueueState>& queue) {
             queue->running = next;
         }
         perform(next);
-        {
-            const std::lock_guard lock(monitor().mutex);
-            queue->running.reset();
-        }
-        monitor().changed.notify_all();
     }
 }
 
@@ -44,6 +40,7 @@ void leave_parent_behind(QueueState& queue, std::deque<std::shared_ptr<Submissio
     queue.running.reset();
     queue.has_worker = false;
     queue.generation = fork_generation();
+    queue.wake = new std::condition_variable;
 }
 
 }  // namespace
@@ -62,10 +59,12 @@ Job submit(const std::shared_ptr<QueueState>& queue, std::shared_ptr<Submission>
             queue->has_worker = true;
         }
         submission->status = JobStatus::committed;
+        submission->generation = fork_generation();
         submission->queue = queue;
+        announce_signals(*submission);
         queue->waiting.push_back(submission);
+        queue->wake->notify_one();
     }
-    monitor().changed.notify_all();
     return Job(std::move(submission));
 }
 
@@ -84,8 +83,8 @@ Queue::Queue(Device device, std::string label) : state_(std::make_shared<QueueSt
         {
             const std::lock_guard lock(monitor().mutex);
             state->closed = true;
+            if (state->generation == fork_generation()) state->wake->notify_one();
         }
-        monitor().changed.notify_all();
     });
 }
 
@@ -103,14 +102,17 @@ int Queue::pending() const {
     return static_cast<int>(state_->waiting.size()) + (state_->running ? 1 : 0);
 }
 
+std::vector<Job> Queue::pending_jobs() const {
+    const std::lock_guard lock(monitor().mutex);
+    std::vector<Job> jobs;
+    if (state_->generation != fork_generation()) return jobs;
+    if (state_->running) jobs.emplace_back(state_->running);
+    for (const std::shared_ptr<Submission>& submission : state_->waiting) jobs.emplace_back(submission);
+    return jobs;
+}
+
 bool Queue::wait(std::optional<double> seconds) const {
-    std::shared_ptr<Submission> last;
-    {
-        const std::lock_guard lock(monitor().mutex);
-        if (state_->generation != fork_generation()) return true;
-        last = state_->waiting.empty() ? state_->running : state_->waiting.back();
-    }
-    return last == nullptr || Job(last).wait(seconds);
+    return wait_for_all(pending_jobs(), seconds);
 }
 
 const Queue& default_queue() {

@@ -46,16 +46,15 @@ void start(Submission& submission) {
 }
 
 void throw_if_cancelled(const Submission& submission) {
-    if (submission.cancelled.load()) throw Cancelled("[run] cancelled before it had started");
+    if (submission.stops()) throw Cancelled("[run] cancelled before it had started");
 }
 
 void wait_for_event(const Submission& submission, const Command& command) {
     std::unique_lock lock(monitor().mutex);
     const EventState& event = *command.event;
-    wait_until(lock, std::nullopt, [&] {
-        return event.value >= command.value || event.failed_value >= command.value || submission.cancelled.load();
-    });
-    if (event.value >= command.value) return;
+    wait_until(lock, std::nullopt,
+               [&] { return event.reached(command.value) || event.hopeless(command.value) || submission.stops(); });
+    if (event.reached(command.value)) return;
     throw_if_cancelled(submission);
     throw UserError(concat("[run] what was to signal ", command.value, " has failed: ", event.failure));
 }
@@ -63,7 +62,9 @@ void wait_for_event(const Submission& submission, const Command& command) {
 void signal(const Command& command) {
     {
         const std::lock_guard lock(monitor().mutex);
-        command.event->value = std::max(command.event->value, command.value);
+        EventState& event = *command.event;
+        event.value = std::max(event.value, command.value);
+        event.pending.erase(event.pending.find(command.value));
     }
     monitor().changed.notify_all();
 }
@@ -78,12 +79,15 @@ void finish(const std::shared_ptr<Submission>& submission, JobStatus status, std
     {
         const std::lock_guard lock(monitor().mutex);
         for (const Command& command : left) {
-            if (command.kind != Command::Kind::signal || command.event->failed_value >= command.value) continue;
-            command.event->failed_value = command.value;
-            command.event->failure = failure;
+            if (command.kind != Command::Kind::signal) continue;
+            EventState& event = *command.event;
+            event.pending.erase(event.pending.find(command.value));
+            event.failed_value = std::max(event.failed_value, command.value);
+            event.failure = failure;
         }
         submission->status = status;
         submission->error = std::move(error);
+        if (submission->queue && submission->queue->running == submission) submission->queue->running.reset();
         submission->queue.reset();
         handlers.swap(submission->completed_handlers);
         unused.swap(submission->scheduled_handlers);
@@ -91,6 +95,12 @@ void finish(const std::shared_ptr<Submission>& submission, JobStatus status, std
     monitor().changed.notify_all();
     left.clear();  // the arrays of what did not run
     call(handlers);
+}
+
+void announce_signals(Submission& submission) {
+    for (const Command& command : submission.commands) {
+        if (command.kind == Command::Kind::signal) command.event->pending.insert(command.value);
+    }
 }
 
 void perform(const std::shared_ptr<Submission>& submission) {
@@ -156,8 +166,17 @@ void perform_detached(const std::shared_ptr<Submission>& submission) {
     {
         const std::lock_guard lock(monitor().mutex);
         submission->status = JobStatus::committed;
+        submission->generation = fork_generation();
+        announce_signals(*submission);
     }
     if (!start_thread([submission] { perform(submission); })) perform(submission);
+}
+
+Job perform_detached(std::function<void()> work) {
+    auto submission = std::make_shared<Submission>();
+    submission->commands.push_back({Command::Kind::run, [work = std::move(work)](Submission&) { work(); }, nullptr, 0});
+    perform_detached(submission);
+    return Job(std::move(submission));
 }
 
 }  // namespace topstitch

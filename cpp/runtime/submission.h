@@ -3,10 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,8 +20,15 @@ namespace topstitch {
 
 struct EventState {
     std::uint64_t value = 0;
-    std::uint64_t failed_value = 0;  // values up to this one, and not reached, will not come:
-    std::string failure;             // why
+    std::multiset<std::uint64_t> pending;  // what committed work will signal
+    std::uint64_t failed_value = 0;        // of what failed to be signalled
+    std::string failure;                   // why
+
+    bool reached(std::uint64_t wanted) const { return value >= wanted; }
+    // Nothing that is committed will get there.
+    bool hopeless(std::uint64_t wanted) const {
+        return failed_value >= wanted && pending.lower_bound(wanted) == pending.end();
+    }
 };
 
 struct Submission;
@@ -39,11 +48,13 @@ struct Submission {
     std::exception_ptr error;
     std::vector<std::function<void()>> scheduled_handlers;
     std::vector<std::function<void()>> completed_handlers;
-    std::atomic<bool> cancelled{false};  // asked for; heeded until a run has begun to change something
-    std::thread::id performer;           // the thread that runs it, or will
-    std::shared_ptr<QueueState> queue;   // until it is done
-    const std::uint32_t generation = fork_generation();
+    std::atomic<bool> changed{false};              // a run has begun to change a variable
+    std::atomic<bool> cancelled{false};            // asked for; heeded until a run has begun to change something
+    std::thread::id performer;                     // the thread that runs it, or will
+    std::shared_ptr<QueueState> queue;             // until it is done
+    std::uint32_t generation = fork_generation();  // when it was committed
 
+    bool stops() const { return cancelled.load() && !changed.load(); }
     bool done() const { return status >= JobStatus::completed; }
     // Neither done nor ever to be: its thread stayed in the parent process.
     bool lost() const { return !done() && status != JobStatus::encoding && generation != fork_generation(); }
@@ -58,10 +69,21 @@ struct QueueState {
     bool has_worker = false;
     std::thread::id worker;
     std::uint32_t generation = fork_generation();
+    // Wakes the worker. In a forked child it remembers a thread that is not there, and is left alone.
+    std::condition_variable* wake = new std::condition_variable;
+
+    QueueState() = default;
+    ~QueueState() {
+        if (generation == fork_generation()) delete wake;
+    }
+    QueueState(const QueueState&) = delete;
+    QueueState& operator=(const QueueState&) = delete;
 };
 
 // Commits it to the queue.
 Job submit(const std::shared_ptr<QueueState>& queue, std::shared_ptr<Submission> submission);
+// What it will signal can be waited for. While holding the monitor.
+void announce_signals(Submission& submission);
 // Runs the commands on this thread, and tells everybody.
 void perform(const std::shared_ptr<Submission>& submission);
 // Ends a submission that will not be performed. While nobody else can.

@@ -101,8 +101,9 @@ void bind_errors(py::module_& m) {
                                    py::make_tuple(file, py::handle(PyExc_PermissionError)));
     classes.internal = add_class(m, "InternalError", "A defect of topstitch itself; please report it.",
                                  py::make_tuple(ours, py::handle(PyExc_RuntimeError)));
-    classes.cancelled =
-        add_class(m, "CancelledError", "The run was cancelled before it had changed anything.", py::make_tuple(ours));
+    const py::object cancelled = py::module_::import("concurrent.futures").attr("CancelledError");
+    classes.cancelled = add_class(m, "CancelledError", "The run was cancelled before it had changed anything.",
+                                  py::make_tuple(ours, cancelled));
     py::register_local_exception_translator(translate);
 }
 

@@ -34,18 +34,23 @@ PyJob graph_run_async(const Graph& graph, const py::object& feeds, const py::obj
             [form](std::vector<NDArray> results) { return form.fill(std::move(results)); }};
 }
 
+// Encoding is quick once it is compiled.
+std::vector<NDArray> encode_interruptibly(const Executable& executable, CommandBuffer& commands,
+                                          std::vector<NDArray> inputs, std::vector<NDArray> results) {
+    commands.check_open("encode");
+    if (!executable.is_compiled_for(inputs))
+        work_interruptibly([executable, inputs, results] { executable.prepare(inputs, results); });
+    const ReleaseGil release;
+    return executable.encode(commands, std::move(inputs), std::move(results));
+}
+
 py::object graph_encode(const Graph& graph, CommandBuffer& commands, const py::object& feeds, const py::object& targets,
                         const py::object& operations, const py::kwargs& options) {
     PythonFeeds given(feeds);
     const TargetForm form(targets);
     const Executable executable = find_executable(graph, given.tensors, form.tensors(),
                                                   operations_from_python(operations), options_from_python(options));
-    std::vector<NDArray> results;
-    {
-        const ReleaseGil release;
-        results = executable.encode(commands, std::move(given.arrays));
-    }
-    return form.fill(std::move(results));
+    return form.fill(encode_interruptibly(executable, commands, std::move(given.arrays), {}));
 }
 
 PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py::object& targets,
@@ -55,8 +60,11 @@ PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py
     const std::vector<Operation> wanted = operations_from_python(operations);
     const CompileOptions compile_options = options_from_python(options);
     for (const auto& [tensor, type] : types) result.feed_dtypes.push_back(type.dtype);
-    const ReleaseGil release;
-    result.executable = compile(graph, types, result.form.tensors(), wanted, compile_options);
+    const auto made = std::make_shared<Executable>();
+    work_interruptibly([made, graph, types, targets = result.form.tensors(), wanted, compile_options] {
+        *made = compile(graph, types, targets, wanted, compile_options);
+    });
+    result.executable = *made;
     return result;
 }
 
@@ -110,12 +118,8 @@ PyJob executable_run_async(const PyExecutable& self, const py::args& inputs, con
 py::object executable_encode(const PyExecutable& self, CommandBuffer& commands, const py::args& inputs,
                              const py::object& out) {
     std::vector<NDArray> arrays = inputs_of(self, inputs);
-    std::vector<NDArray> given = out_from_python(out);
-    std::vector<NDArray> results;
-    {
-        const ReleaseGil release;
-        results = self.executable.encode(commands, std::move(arrays), std::move(given));
-    }
+    std::vector<NDArray> results =
+        encode_interruptibly(self.executable, commands, std::move(arrays), out_from_python(out));
     if (!out.is_none()) return out;
     return self.form.fill(std::move(results));
 }
@@ -141,8 +145,10 @@ std::vector<ShapedType> types_of(const PyExecutable& self, const py::object& typ
 
 Profile executable_profile(const PyExecutable& self, const py::args& inputs, int runs) {
     const std::vector<NDArray> arrays = inputs_of(self, inputs);
-    const ReleaseGil release;
-    return self.executable.profile(arrays, runs);
+    const auto profile = std::make_shared<Profile>();
+    work_interruptibly(
+        [profile, executable = self.executable, arrays, runs] { *profile = executable.profile(arrays, runs); });
+    return std::move(*profile);
 }
 
 py::dict region_dict(const Report::Region& region) {
@@ -243,8 +249,7 @@ void bind_executable_class(py::module_& m) {
             "specialize",
             [](const PyExecutable& self, const py::object& types) {
                 const std::vector<ShapedType> wanted = types_of(self, types);
-                const ReleaseGil release;
-                self.executable.specialize(wanted);
+                work_interruptibly([executable = self.executable, wanted] { executable.specialize(wanted); });
             },
             py::arg("types"),
             "Compile for further types of the feeds: {placeholder: ShapedType}, or a list in the order of `feeds`.")
@@ -252,8 +257,11 @@ void bind_executable_class(py::module_& m) {
             "output_types",
             [](const PyExecutable& self, const py::object& types) {
                 const std::vector<ShapedType> wanted = types_of(self, types);
-                const ReleaseGil release;
-                return self.executable.output_types(wanted);
+                const auto types_of_results = std::make_shared<std::vector<ShapedType>>();
+                work_interruptibly([executable = self.executable, wanted, types_of_results] {
+                    *types_of_results = executable.output_types(wanted);
+                });
+                return *types_of_results;
             },
             py::arg("types"), "The ShapedTypes of the targets for feeds of these types.")
         .def_property_readonly("feeds", [](const PyExecutable& self) { return self.executable.feeds(); })

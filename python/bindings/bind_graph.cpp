@@ -6,9 +6,11 @@
 
 #include "bind.h"
 #include "bind_ndarray.h"
+#include "execution.h"
 #include "gil.h"
 #include "graph/apply.h"
 #include "graph/text.h"
+#include "graph/variable_access.h"
 #include "topstitch/executable.h"
 
 namespace py = pybind11;
@@ -256,15 +258,18 @@ void bind_building(py::class_<Graph>& graph) {
 
 // Runs hold a variable's lock without the GIL, and may need the GIL before they give it back.
 NDArray variable_value(const Graph& graph, const Tensor& variable) {
-    const ReleaseGil release;
-    return graph.variable_value(variable);
+    std::optional<NDArray> value;
+    wait_interruptibly(
+        [&](double seconds) { return (value = variable_value_within(graph, variable, seconds)).has_value(); },
+        py::none());
+    return *value;
 }
 
 void set_variable_value(Graph& graph, const Tensor& variable, const py::object& value) {
     const NDArray array = carries_dtype(value) ? ndarray_from_python(value, std::nullopt, "set_variable_value")
                                                : ndarray_from_python(value, variable.dtype(), "set_variable_value");
-    const ReleaseGil release;
-    graph.set_variable_value(variable, array);
+    wait_interruptibly([&](double seconds) { return set_variable_value_within(graph, variable, array, seconds); },
+                       py::none());
 }
 
 void bind_inspection(py::class_<Graph>& graph) {

@@ -94,16 +94,34 @@ void bind_event(py::module_& m) {
                       "buffers of several\nqueues are ordered by it.")
         .def(py::init<>())
         .def_property_readonly("value", &Event::value)
-        .def("signal", &Event::signal, py::arg("value"), "Raises ValueError when `value` is below the present one.")
+        .def("signal", &Event::signal, py::arg("value").noconvert(),
+             "Raises ValueError when `value` is below the present one.")
         .def(
             "wait",
             [](const Event& self, std::uint64_t value, const py::object& timeout) {
                 return wait_interruptibly([&](double seconds) { return self.wait(value, seconds); }, timeout);
             },
-            py::arg("value"), py::arg("timeout") = py::none(),
+            py::arg("value").noconvert(), py::arg("timeout") = py::none(),
             "Wait until the value is reached; False when `timeout` seconds have passed before. Raises ValueError when "
-            "the work\nthat was to signal it has failed.")
+            "the work\nthat was to signal it, or more, has failed, and nothing else that is committed will.")
         .def("__repr__", [](const Event& self) { return concat("<Event at ", self.value(), ">"); });
+}
+
+// Until a command buffer is committed, its handlers lie in its __dict__, where the garbage collector sees whom they
+// refer to: often to the command buffer.
+constexpr const char* scheduled_key = "_scheduled_handlers";
+constexpr const char* completed_key = "_completed_handlers";
+
+py::list kept_handlers(const py::object& commands, const char* key) {
+    const py::dict attributes = commands.attr("__dict__");
+    return attributes.contains(key) ? py::list(attributes[key]) : py::list();
+}
+
+void keep_handler(const py::object& commands, const char* key, const py::function& handler) {
+    commands.cast<const CommandBuffer&>().check_open("add a handler");
+    py::list handlers = kept_handlers(commands, key);
+    handlers.append(handler);
+    commands.attr("__dict__")[key] = handlers;
 }
 
 void bind_queue_class(py::module_& m) {
@@ -121,10 +139,11 @@ void bind_queue_class(py::module_& m) {
         .def(
             "wait",
             [](const Queue& self, const py::object& timeout) {
-                return wait_interruptibly([&](double seconds) { return self.wait(seconds); }, timeout);
+                const std::vector<Job> jobs = self.pending_jobs();
+                return wait_interruptibly([&](double seconds) { return wait_for_all(jobs, seconds); }, timeout);
             },
             py::arg("timeout") = py::none(),
-            "Wait until all that has been committed is done; False when `timeout` seconds have passed before.")
+            "Wait until all that has been committed so far is done; False when `timeout` seconds have passed before.")
         .def("__repr__", [](const Queue& self) {
             return concat("<Queue", self.label().empty() ? "" : " '" + self.label() + "'", " on ",
                           self.device().info().name, ", ", self.pending(), " pending>");
@@ -133,24 +152,32 @@ void bind_queue_class(py::module_& m) {
 
     py::class_<CommandBuffer>(m, "CommandBuffer",
                               "Runs and events for one queue, committed together: they run in order, and when one "
-                              "fails the rest do not run.\nGraph.encode and Executable.encode add runs.")
+                              "fails the rest do not run.\nGraph.encode and Executable.encode add runs.",
+                              py::dynamic_attr())
         .def(py::init([](const std::optional<Queue>& queue) { return CommandBuffer(queue.value_or(default_queue())); }),
              py::arg("queue") = py::none())
-        .def("wait_for", &CommandBuffer::wait_for, py::arg("event"), py::arg("value"),
+        .def("wait_for", &CommandBuffer::wait_for, py::arg("event"), py::arg("value").noconvert(),
              "What is encoded after this waits until the event has the value.")
-        .def("signal", &CommandBuffer::signal, py::arg("event"), py::arg("value"),
+        .def("signal", &CommandBuffer::signal, py::arg("event"), py::arg("value").noconvert(),
              "Signal the event after what has been encoded so far. When that fails, whoever waits is told so.")
         .def(
             "add_scheduled_handler",
-            [](CommandBuffer& self, const py::function& handler) { self.add_scheduled_handler(handler_of(handler)); },
+            [](const py::object& self, const py::function& handler) { keep_handler(self, scheduled_key, handler); },
             py::arg("handler"), "Called without arguments on the queue's thread when the first run starts.")
         .def(
             "add_completed_handler",
-            [](CommandBuffer& self, const py::function& handler) { self.add_completed_handler(handler_of(handler)); },
+            [](const py::object& self, const py::function& handler) { keep_handler(self, completed_key, handler); },
             py::arg("handler"), "Called without arguments on the queue's thread once it is done or has failed.")
         .def(
             "commit",
-            [](CommandBuffer& self) {
+            [](const py::object& object) {
+                auto& self = object.cast<CommandBuffer&>();
+                self.check_open("commit");
+                for (const py::handle handler : kept_handlers(object, scheduled_key))
+                    self.add_scheduled_handler(handler_of(py::reinterpret_borrow<py::function>(handler)));
+                for (const py::handle handler : kept_handlers(object, completed_key))
+                    self.add_completed_handler(handler_of(py::reinterpret_borrow<py::function>(handler)));
+                py::dict(object.attr("__dict__")).clear();
                 return PyJob{self.commit(),
                              [](std::vector<NDArray> results) { return py::object(py::cast(std::move(results))); }};
             },

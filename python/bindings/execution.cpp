@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "bind_ndarray.h"
 #include "gil.h"
@@ -30,9 +31,11 @@ Tensor target_from_python(const py::handle& value) {
 int int_option(const std::string& name, py::handle value) {
     if (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr()))
         throw TypeError(concat("[compile] ", name, " must be an int, not ", type_name(value)));
-    const long number = PyLong_AsLong(value.ptr());
-    if (number == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();
-    return static_cast<int>(std::clamp<long>(number, -1, 1 << 20));
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow != 0 || number > std::numeric_limits<int>::max() || number < std::numeric_limits<int>::min())
+        throw UserError(concat("[compile] ", name, " is too large: ", py::str(value).cast<std::string>()));
+    return static_cast<int>(number);
 }
 
 bool bool_option(const std::string& name, py::handle value) {
@@ -65,14 +68,19 @@ const char* const options_doc =
     "not depend on\nthe number of threads either; math=\"strict\" rounds after each operation (no fused multiply-add); "
     "interpret=True runs in\nthe slow reference interpreter; device names where.";
 
+// A copy: the caller may go on to change his list or dict.
 TargetForm::TargetForm(const py::object& targets) : targets_(targets) {
+    if (py::isinstance<py::dict>(targets)) targets_ = py::reinterpret_steal<py::object>(PyDict_Copy(targets.ptr()));
+    if (py::isinstance<py::list>(targets)) targets_ = py::reinterpret_steal<py::object>(PyList_AsTuple(targets.ptr()));
+    is_list_ = py::isinstance<py::list>(targets);
+    if (!targets_) throw py::error_already_set();
     if (targets.is_none()) return;
     if (py::isinstance<Tensor>(targets)) {
         tensors_.push_back(targets.cast<Tensor>());
     } else if (py::isinstance<py::dict>(targets)) {
-        for (const auto& [key, value] : targets.cast<py::dict>()) tensors_.push_back(target_from_python(value));
-    } else if (py::isinstance<py::list>(targets) || py::isinstance<py::tuple>(targets)) {
-        for (const py::handle& value : targets) tensors_.push_back(target_from_python(value));
+        for (const auto& [key, value] : targets_.cast<py::dict>()) tensors_.push_back(target_from_python(value));
+    } else if (py::isinstance<py::tuple>(targets_)) {
+        for (const py::handle& value : targets_) tensors_.push_back(target_from_python(value));
     } else {
         throw TypeError(
             concat("[run] targets must be a Tensor, or a list, tuple or dict of Tensors, not ", type_name(targets)));
@@ -90,7 +98,7 @@ py::object TargetForm::fill(std::vector<NDArray> results) const {
     }
     py::list filled(results.size());
     for (NDArray& result : results) filled[next++] = py::cast(std::move(result));
-    if (py::isinstance<py::tuple>(targets_)) return py::tuple(filled);
+    if (py::isinstance<py::tuple>(targets_) && !is_list_) return py::tuple(filled);
     return filled;
 }
 
@@ -98,11 +106,11 @@ PythonFeeds::PythonFeeds(const py::object& feeds) {
     if (feeds.is_none()) return;
     if (!py::isinstance<py::dict>(feeds))
         throw TypeError(concat("[run] feeds must be a dict {placeholder: array}, not ", type_name(feeds)));
-    std::vector<std::pair<Tensor, py::handle>> given;
+    std::vector<std::pair<Tensor, py::object>> given;  // kept alive: conversions run the caller's code
     for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(feeds)) {
         if (!py::isinstance<Tensor>(key))
             throw TypeError(concat("[run] the keys of feeds must be placeholders, not ", type_name(key)));
-        given.emplace_back(key.cast<Tensor>(), value);
+        given.emplace_back(key.cast<Tensor>(), py::reinterpret_borrow<py::object>(value));
     }
     std::sort(given.begin(), given.end(), [](const auto& a, const auto& b) { return a.first.ref() < b.first.ref(); });
     for (auto& [tensor, value] : given) {
@@ -227,6 +235,13 @@ bool wait_interruptibly(const std::function<bool(double)>& done_after, py::handl
         if (PyErr_CheckSignals() != 0) throw py::error_already_set();
         if (last) return false;
     }
+}
+
+void work_interruptibly(std::function<void()> work) {
+    const Job job = perform_detached(std::move(work));
+    wait_interruptibly([&job](double seconds) { return job.wait(seconds); }, py::none());
+    const ReleaseGil release;
+    job.results();  // throws what the work threw
 }
 
 std::vector<NDArray> run_interruptibly(const Executable& executable, const std::vector<NDArray>& inputs,

@@ -18,11 +18,13 @@ class TargetForm {
 public:
     explicit TargetForm(const pybind11::object& targets);
     const std::vector<Tensor>& tensors() const { return tensors_; }
-    const pybind11::object& targets() const { return targets_; }  // a Tensor, a list, tuple or dict of them, or None
+    // A Tensor, a list, tuple or dict of them, or None.
+    pybind11::object targets() const { return is_list_ ? pybind11::list(targets_) : targets_; }
     pybind11::object fill(std::vector<NDArray> results) const;
 
 private:
-    pybind11::object targets_;
+    pybind11::object targets_;  // a list as a tuple
+    bool is_list_ = false;
     std::vector<Tensor> tensors_;
 };
 
@@ -50,6 +52,10 @@ extern const char* const options_doc;
 bool wait_interruptibly(const std::function<bool(double)>& done_after, pybind11::handle timeout);
 // A timeout from Python: None or a number of seconds.
 std::optional<double> timeout_from_python(pybind11::handle timeout);
+
+// Does what may take long on another thread, so that Ctrl-C returns at once; the work then goes on in the background,
+// and must own what it uses. Throws what it throws.
+void work_interruptibly(std::function<void()> work);
 
 // Runs here when that is short, else on another thread, so that Ctrl-C returns at once: the run is then cancelled if
 // it has not changed anything, or goes on to its end in the background.

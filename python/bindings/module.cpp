@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bind.h"
+#include "core/exit_gate.h"
 #include "topstitch/version.h"
 
 namespace {
@@ -35,4 +36,6 @@ PYBIND11_MODULE(_core, m) {
     bind_executable(m);
     bind_serialize(m);
     refuse_uninitialized(m);
+    // Runs when no Python code does any more, and no C++ object has been destroyed yet.
+    static_cast<void>(Py_AtExit([] { topstitch::close_exit_gate(); }));
 }

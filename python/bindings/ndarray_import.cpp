@@ -91,8 +91,8 @@ NDArray view_numpy(py::array array, const std::string& what, CopyMode copy) {
     const bool readonly = !array.writeable();
     void* first = const_cast<void*>(array.data());
     const Extent extent = extent_of(shape, strides, static_cast<std::size_t>(array.itemsize()), what);
-    const auto buffer =
-        Buffer::borrow(static_cast<char*>(first) + extent.low, extent.bytes(), readonly, release_of(std::move(array)));
+    const auto buffer = Buffer::borrow(static_cast<char*>(first) + extent.low, extent.bytes(), readonly,
+                                       release_of_array(std::move(array)));
     return NDArray(buffer, first, *dtype, shape, strides);
 }
 

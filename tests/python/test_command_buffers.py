@@ -93,7 +93,6 @@ def test_nothing_is_encoded_by_an_error(doubler: Doubler) -> None:
     assert [r.tolist() for r in commands.commit().result(PATIENCE)] == [[6]]
 
 
-@pytest.mark.xfail(run=False, reason="destroying a handler of a command buffer crashes (hold() of no object)")
 def test_handlers_are_called_in_order(doubler: Doubler) -> None:
     calls: list[Any] = []
     finished = threading.Event()
@@ -115,7 +114,6 @@ def test_handlers_are_called_in_order(doubler: Doubler) -> None:
     assert first.done()
 
 
-@pytest.mark.xfail(run=False, reason="destroying a handler of a command buffer crashes (hold() of no object)")
 def test_handlers_that_raise(doubler: Doubler, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_value))
@@ -138,7 +136,6 @@ def test_handlers_that_raise(doubler: Doubler, monkeypatch: pytest.MonkeyPatch) 
     assert [type(error) for error in reported] == [LookupError, SystemExit]
 
 
-@pytest.mark.xfail(run=False, reason="destroying a handler of a command buffer crashes (hold() of no object)")
 def test_scheduled_handlers_must_not_wait_for_their_own_queue(doubler: Doubler) -> None:
     queue, errors, finished = ts.Queue(), [], threading.Event()
     gate, _ = held(queue)
@@ -186,7 +183,6 @@ def test_a_failing_run_in_the_middle(doubler: Doubler) -> None:
     assert float(graph.variable_value(v)) == 7
 
 
-@pytest.mark.xfail(strict=True, reason="cancelled between two of its runs, it says it had not started")
 def test_cancelled_means_that_nothing_was_changed(doubler: Doubler) -> None:
     commands = ts.CommandBuffer(ts.Queue())
     begun, go = ts.Event(), ts.Event()
@@ -205,7 +201,6 @@ def test_cancelled_means_that_nothing_was_changed(doubler: Doubler) -> None:
     assert not job.cancelled()
 
 
-@pytest.mark.xfail(strict=True, reason="handlers of a command buffer that is never committed keep what they refer to")
 def test_command_buffers_that_are_dropped() -> None:
     class Marker:
         pass
@@ -246,7 +241,6 @@ def test_arguments_of_other_types(doubler: Doubler) -> None:
     assert commands.commit().result(PATIENCE) == []
 
 
-@pytest.mark.xfail(run=False, reason="destroying a handler of a command buffer crashes (hold() of no object)")
 def test_handlers_come_before_committing() -> None:
     commands = ts.CommandBuffer()
     commands.commit().result(PATIENCE)

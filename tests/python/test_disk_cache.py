@@ -165,7 +165,6 @@ def test_the_size_is_bounded(tmp_path: Path) -> None:
     assert len([name for name in sizes if sizes[name] != 100_000]) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="trimming removes whatever files lie in the folder, whosever they are")
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     """The folder may be one that the user has for other things too."""
     tmp_path.chmod(0o700)

@@ -21,9 +21,9 @@ HEADERS = ROOT / "cpp" / "include" / "topstitch"
 
 pytestmark = pytest.mark.skipif(not (DOCS / "mpsgraph.md").exists(), reason="docs/ is not beside the tests")
 
-CLASSES = "|".join(
-    "Graph Tensor Operation Executable Report ShapedType NDArray ImageBatch "
-    "Device Queue CommandBuffer Event Job Profile".split()
+CLASSES = (
+    "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch|"
+    "Device|Queue|CommandBuffer|Event|Job|Profile"
 )
 PAGES = ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"]
 

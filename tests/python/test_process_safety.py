@@ -81,7 +81,6 @@ assert behind.result(30).tolist() == [0, 2, 4, 6]
     )
 
 
-@pytest.mark.xfail(strict=True, reason="a command buffer made before a fork counts as lost when the child commits it")
 def test_command_buffers_can_be_committed_in_the_child() -> None:
     run_child(
         FORKED
@@ -95,7 +94,6 @@ in_child(commit)
     )
 
 
-@pytest.mark.xfail(strict=True, reason="awaiting a job that was lost in a fork never ends")
 def test_awaiting_a_lost_job_is_an_error() -> None:
     run_child(
         FORKED
@@ -224,7 +222,6 @@ for k in range(150): chain = ts.tanh(chain * (1.0 + k / 999))
 """
 
 
-@pytest.mark.xfail(strict=True, reason="exit() destroys what LLVM's threads still use, and the process crashes")
 def test_the_process_ends_while_it_compiles() -> None:
     for delay in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
         run_child(f"{DISTINCT}\njob = deep.compile_async([p], chain, stitch=False)\ntime.sleep({delay})")
@@ -305,22 +302,17 @@ while job.status == "committed": time.sleep(0.001)
 
 
 @pytest.mark.parametrize("action", ["long.run({}, read)", "long.variable_value(a)"])
-@pytest.mark.xfail(strict=True, reason="waiting for a variable that a run holds is not interrupted")
 def test_interrupting_whoever_waits_for_a_variable(action: str) -> None:
     interrupted = INTERRUPTED.replace("passed < 12", "not job.wait(0.1)")
     run_child(f"{interrupted}{SLOW}\ninterrupt(lambda: [{action} for _ in range(10**6)])\nos._exit(0)")
-
-
-NOT_INTERRUPTED = pytest.mark.xfail(strict=True, reason="only runs can be interrupted while they compile")
 
 
 @pytest.mark.parametrize(
     "action",
     [
         "deep.run({p: np.ones(64, np.float32)}, chain, stitch=False)",
-        pytest.param("deep.compile([p], chain, stitch=False)", marks=NOT_INTERRUPTED),
-        pytest.param("deep.encode(ts.CommandBuffer(), {p: np.ones(64, np.float32)}, chain, stitch=False)",
-                     marks=NOT_INTERRUPTED),
+        "deep.compile([p], chain, stitch=False)",
+        "deep.encode(ts.CommandBuffer(), {p: np.ones(64, np.float32)}, chain, stitch=False)",
     ],
     ids=["run", "compile", "encode"],
 )  # fmt: skip
@@ -329,7 +321,6 @@ def test_interrupting_a_compilation(action: str) -> None:
     run_child(f"{interrupted}{DISTINCT}\ninterrupt(lambda: {action})\nos._exit(0)")
 
 
-@pytest.mark.xfail(strict=True, reason="Executable.profile looks for signals only when all its runs are done")
 def test_interrupting_a_profile() -> None:
     interrupted = INTERRUPTED.replace("passed < 12", "float(many.variable_value(n)) < 3000")
     run_child(

@@ -140,7 +140,6 @@ def test_thread_counts_of_executables() -> None:
     assert ts.num_threads() == before
 
 
-@pytest.mark.xfail(strict=True, reason="the thread counts of an idle context are kept while its sizes stay the same")
 def test_more_threads_are_used_at_once() -> None:
     graph = ts.Graph()
     x = graph.placeholder((-1,))

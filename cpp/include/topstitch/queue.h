@@ -31,7 +31,7 @@ public:
     // UserError when `value` is below the present one.
     void signal(std::uint64_t value) const;
     // Until the value is reached; false when `seconds` have passed before. UserError when the work that was to signal
-    // it has failed.
+    // it, or more, has failed, and nothing else that is committed will.
     bool wait(std::uint64_t value, std::optional<double> seconds = std::nullopt) const;
 
     const std::shared_ptr<EventState>& state() const { return state_; }
@@ -60,7 +60,7 @@ public:
     bool cancel() const;
     // Called on the queue's thread when its first run starts, at once if it has already.
     void add_scheduled_handler(std::function<void()> handler) const;
-    // Called on the queue's thread once it is done, at once if it is already.
+    // Called on the queue's thread once it is done, at once if it is already; on the thread that cancels it.
     void add_completed_handler(std::function<void()> handler) const;
 
     const std::shared_ptr<Submission>& submission() const { return submission_; }
@@ -68,6 +68,12 @@ public:
 private:
     std::shared_ptr<Submission> submission_;
 };
+
+// Until all are done; false when `seconds` have passed before.
+TOPSTITCH_API bool wait_for_all(const std::vector<Job>& jobs, std::optional<double> seconds = std::nullopt);
+
+// Does `work` on a thread of its own, beside everything else.
+TOPSTITCH_API Job perform_detached(std::function<void()> work);
 
 class CommandBuffer;
 
@@ -79,6 +85,7 @@ public:
     const std::string& label() const;
     // Committed and not done.
     int pending() const;
+    std::vector<Job> pending_jobs() const;
     // Until all that has been committed so far is done; false when `seconds` have passed before.
     bool wait(std::optional<double> seconds = std::nullopt) const;
 

@@ -1,0 +1,16 @@
+// The values of variables for those who cannot wait without end, as Python, which has to look for signals.
+// The same checks and errors as Graph::variable_value and Graph::set_variable_value.
+#pragma once
+
+#include <optional>
+
+#include "topstitch/graph.h"
+
+namespace topstitch {
+
+// None, or false, when runs hold the variable for longer than `seconds`.
+TOPSTITCH_API std::optional<NDArray> variable_value_within(const Graph& graph, const Tensor& variable, double seconds);
+TOPSTITCH_API bool set_variable_value_within(const Graph& graph, const Tensor& variable, const NDArray& value,
+                                             double seconds);
+
+}  // namespace topstitch
