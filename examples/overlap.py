@@ -84,7 +84,7 @@ def balanced_steps(model: ts.Executable, rows: int, features: int) -> int:
 
 
 def measure(
-    rows: int = 512, features: int = 512, layers: int = 6, batches: int = 24, rounds: int = 5
+    rows: int = 256, features: int = 512, layers: int = 6, batches: int = 48, rounds: int = 5
 ) -> tuple[float, float]:
     """Median seconds of the serial and of the overlapped loop, which take turns."""
     model = make_model(features, layers)
@@ -98,7 +98,7 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=24)
+    parser.add_argument("--batches", type=int, default=48)
     options = parser.parse_args()
     serial, overlapped = measure(batches=options.batches)
     print(f"one after the other: {serial * 1e3:.0f} ms; overlapped: {overlapped * 1e3:.0f} ms; ", end="")
