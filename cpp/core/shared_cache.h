@@ -82,6 +82,8 @@ public:
         return stats;
     }
 
+    // Drops one entry; whoever has or waits for its value keeps it.
+    void erase(const Key& key) { forget(key); }
     // Drops every finished entry.
     void clear() { evict_down_to(0); }
 

@@ -356,7 +356,10 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
                     continue;
                 }
                 locks.emplace_back(variable->mutex, std::try_to_lock);
-                if (!locks.back().owns_lock()) return std::nullopt;
+                if (locks.back().owns_lock()) continue;
+                locks.clear();
+                give_back(std::move(context));
+                return std::nullopt;
             }
         }
         point_at(*context, inputs, outputs, states);
@@ -365,6 +368,24 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
     }
     give_back(std::move(context));
     return outputs;
+}
+
+void CompiledProgram::add_user() const {
+    ++users_;
+}
+
+void CompiledProgram::remove_user() const {
+    if (--users_ > 0) return;
+    std::vector<std::unique_ptr<Context>> idle;  // freed after the lock is released
+    const ForkGate gate;
+    const std::lock_guard lock(mutex_);
+    idle.swap(contexts_);
+}
+
+std::size_t CompiledProgram::constant_bytes() const {
+    std::size_t bytes = 0;
+    for (const NDArray& constant : plan_.constants) bytes += constant.bytes();
+    return bytes;
 }
 
 std::vector<Sizes> CompiledProgram::result_shapes(std::span<const std::int64_t> symbols) const {

@@ -56,6 +56,11 @@ public:
     // Bytes and FLOPs of each kernel of a run.
     std::vector<KernelCost> costs(std::span<const std::int64_t> symbols) const;
 
+    // Executables that use it. Without any, a program that is only kept for later holds no memory for runs.
+    void add_user() const;
+    void remove_user() const;
+    std::size_t constant_bytes() const;
+
     const Report& report() const { return report_; }
     std::string source(const std::string& kind) const;
     // Where the user's code made the operations of the program, in their order.
@@ -123,6 +128,7 @@ private:
     int max_threads_ = 0;  // 0: as many as the device has
     Report report_;
 
+    mutable std::atomic<int> users_{0};
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<Context>> contexts_;  // idle ones
 };

@@ -50,6 +50,9 @@ void add_target(Hash128& hash, const CompileOptions& options, const DeviceBacken
     }
 }
 
+// Programs are kept after their graphs are gone, but not large arrays with them.
+constexpr std::size_t max_constant_bytes = std::size_t{1} << 20;
+
 using Programs = SharedCache<std::string, CompiledProgram>;
 
 // Never destroyed: programs may be in use while the process ends.
@@ -76,9 +79,11 @@ FoundProgram find_or_compile(Program program, const CompiledProgram::Hints& hint
     for (const auto& [name, value] : hints) hash.add(std::string_view(name));
     FoundProgram result;
     const auto find = [&] {
+        const std::string key = hash.hex();
         result.program = programs().get(
-            hash.hex(), [&] { return std::make_shared<const CompiledProgram>(program, hints, options, device); },
+            key, [&] { return std::make_shared<const CompiledProgram>(program, hints, options, device); },
             &result.found);
+        if (result.program->constant_bytes() > max_constant_bytes) programs().erase(key);
     };
     find();
     if (result.found && !result.program->accepts(values_of(hints))) {

@@ -40,6 +40,7 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
     for (const OpNode& node : program.graph->ops) places.push_back(node.location);
     FoundProgram result = find_or_compile(std::move(program), request.hints, options, device);
     program_ = std::move(result.program);
+    program_->add_user();
     found_ = result.found;
     for (std::size_t k = 0; found_ && k < places.size(); ++k) {
         const std::pair<std::string, std::string> place{concat('(', program_->locations()[k].str(), ')'),

@@ -16,6 +16,10 @@ public:
     // specialize does.
     Variant(const SpecializeRequest& request, const CompileOptions& options, DeviceBackend& device);
 
+    ~Variant() { program_->remove_user(); }
+    Variant(const Variant&) = delete;
+    Variant& operator=(const Variant&) = delete;
+
     const CompiledProgram& program() const { return *program_; }
     bool accepts(std::span<const std::int64_t> symbols) const { return program_->accepts(symbols); }
     std::optional<std::vector<NDArray>> run(std::span<const NDArray> inputs, std::span<const std::int64_t> symbols,
