@@ -218,7 +218,7 @@ DISTINCT = """
 deep = ts.Graph()
 p = deep.placeholder((64,))
 chain = p
-for k in range(150): chain = ts.tanh(chain * (1.0 + k / 999))
+for k in range(600): chain = ts.tanh(chain * (1.0 + k / 9999))
 """
 
 
@@ -317,7 +317,7 @@ def test_interrupting_whoever_waits_for_a_variable(action: str) -> None:
     ids=["run", "compile", "encode"],
 )  # fmt: skip
 def test_interrupting_a_compilation(action: str) -> None:
-    interrupted = INTERRUPTED.replace("passed < 12", "ts.cache_statistics()['kernels']['compiled'] < 150")
+    interrupted = INTERRUPTED.replace("passed < 12", "ts.cache_statistics()['kernels']['compiled'] < 600")
     run_child(f"{interrupted}{DISTINCT}\ninterrupt(lambda: {action})\nos._exit(0)")
 
 
