@@ -16,7 +16,9 @@
 
 namespace topstitch {
 
-std::size_t total_memory() {
+namespace {
+
+std::size_t ask_system() {
     std::size_t total = std::numeric_limits<std::size_t>::max() / 2;
 #if defined(_WIN32)
     MEMORYSTATUSEX status{};
@@ -37,6 +39,13 @@ std::size_t total_memory() {
     const long page_size = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page_size > 0) total = 4 * static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size);
 #endif
+    return total;
+}
+
+}  // namespace
+
+std::size_t total_memory() {
+    static const std::size_t total = ask_system();  // reads files
     return total;
 }
 

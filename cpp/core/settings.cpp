@@ -2,6 +2,7 @@
 // A mutex guards the values; settings are read at start-up and configuration, not in hot paths.
 #include "core/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -73,6 +74,10 @@ std::int64_t setting_int(Setting id) {
                                ", or unset it"));
     }
     return number;
+}
+
+std::size_t setting_count(Setting id) {
+    return static_cast<std::size_t>(std::max<std::int64_t>(setting_int(id), 1));
 }
 
 void override_setting(Setting id, const std::string& value) {

@@ -2,6 +2,7 @@
 // Values are read once, when first asked for, and may be overridden by the program.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@ std::span<const SettingInfo> all_settings();
 // As text, or as a number (UserError naming the variable when it is not one).
 std::string setting(Setting id);
 std::int64_t setting_int(Setting id);
+std::size_t setting_count(Setting id);  // a number of things to keep: at least 1
 void override_setting(Setting id, const std::string& value);
 
 }  // namespace topstitch

@@ -13,14 +13,9 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace topstitch {
+#include "topstitch/cache_stats.h"
 
-struct CacheStats {
-    std::int64_t hits = 0;
-    std::int64_t misses = 0;
-    std::int64_t evictions = 0;
-    std::int64_t entries = 0;
-};
+namespace topstitch {
 
 template <typename Key, typename T, typename Hash = std::hash<Key>>
 class SharedCache {

@@ -8,7 +8,6 @@
 #include <deque>
 #include <fstream>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #if defined(__linux__)
@@ -16,13 +15,13 @@
 #endif
 #if !defined(_WIN32)
 #include <pthread.h>
-#include <signal.h>
 #endif
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
 #endif
 
 #include "core/settings.h"
+#include "core/thread.h"
 
 namespace topstitch::cpu {
 
@@ -191,30 +190,12 @@ private:
         while (static_cast<int>(workers_.size()) < wanted) {
             const int number = static_cast<int>(workers_.size());
             Worker& worker = workers_.emplace_back();
-            if (!start(worker, number)) {
+            if (!start_thread([this, &worker, number] { work(worker, number); })) {
                 workers_.pop_back();
                 break;
             }
         }
         return std::min(wanted, static_cast<int>(workers_.size()));
-    }
-
-    bool start(Worker& worker, int number) {
-#if !defined(_WIN32)
-        // Signals belong to the program's own threads (Python handles them in the main one).
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-#endif
-        bool started = true;
-        try {
-            std::thread([this, &worker, number] { work(worker, number); }).detach();
-        } catch (const std::system_error&) { started = false; }
-#if !defined(_WIN32)
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-#endif
-        return started;
     }
 
     // Runs chunks of a job until there are none left. The job cannot end while a chunk is being run.

@@ -1,5 +1,7 @@
 // How arrays that are fed lie in memory: an operation that compiling puts before those which are not packed.
 // Internal; users have views for what they mean.
+#include "ops/memory.h"
+
 #include <algorithm>
 
 #include "ops/families.h"
@@ -8,13 +10,6 @@
 namespace topstitch::ops {
 
 namespace {
-
-// The number of elements of memory that a view spans.
-Dim spanned(const Shape& shape, const Shape& strides) {
-    Dim last = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis) last = last + strides[axis] * (shape[axis] - 1);
-    return last + 1;
-}
 
 // How an array that is fed lies in memory. The program sees its memory as one line, from the lowest address on.
 OpDef strided_view() {
@@ -61,6 +56,12 @@ OpDef strided_view() {
 }
 
 }  // namespace
+
+Dim spanned(const Shape& shape, const Shape& strides) {
+    Dim last = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis) last = last + strides[axis] * (shape[axis] - 1);
+    return last + 1;
+}
 
 std::vector<OpDef> memory_ops() {
     return {strided_view()};

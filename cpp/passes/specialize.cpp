@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/memory.h"
+
 namespace topstitch {
 
 namespace {
@@ -147,15 +149,13 @@ private:
 
 // A placeholder for the memory that a feed spans, and the view of it that has the feed's shape.
 std::pair<TensorRef, TensorRef> append_strided(GraphData& graph, OpNode placeholder, const FeedType& feed) {
-    Dim last = 0;
-    for (int axis = 0; axis < feed.shape.rank(); ++axis) last = last + (*feed.strides)[axis] * (feed.shape[axis] - 1);
     OpNode view;
     view.def = find_op("strided_view");
     view.attributes = {feed.shape, *feed.strides, feed.reversed};
     view.outputs = {TensorType{feed.dtype, feed.shape}};
     view.name = placeholder.name;
     view.location = placeholder.location;
-    placeholder.outputs = {TensorType{feed.dtype, Shape({last + 1})}};
+    placeholder.outputs = {TensorType{feed.dtype, Shape({ops::spanned(feed.shape, *feed.strides)})}};
     const TensorRef memory{append(graph, std::move(placeholder)), 0};
     view.inputs = {memory};
     return {memory, TensorRef{append(graph, std::move(view)), 0}};

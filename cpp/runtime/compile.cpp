@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "passes/specialize.h"
 #include "runtime/executable_impl.h"
-#include "runtime/submission.h"
 #include "topstitch/executable.h"
 
 namespace topstitch {
@@ -200,10 +199,8 @@ void compile_for(const GraphData& graph, ExecutableImpl& impl, std::span<const T
         for (int axis = 0; axis < type.shape.rank(); ++axis) shape.push_back(stand_in.of(type.shape[axis], axis));
         shapes.push_back(std::move(shape));
     }
-    std::vector<FeedLayout> feeds;
-    for (const Sizes& shape : shapes) feeds.push_back({&shape, nullptr});
     std::vector<std::int64_t> symbols;
-    impl.variant_for(graph, feeds, symbols);
+    impl.variant_for(graph, packed_layouts(shapes), symbols);
 }
 
 void compile_ahead(const GraphData& graph, ExecutableImpl& impl, std::span<const TensorType> types) {
@@ -278,15 +275,10 @@ Executable compile(const Graph& graph, const FeedTypes& feeds, const std::vector
 std::pair<Executable, Job> compile_async(const Graph& graph, const FeedTypes& feeds, const std::vector<Tensor>& targets,
                                          const std::vector<Operation>& operations, const CompileOptions& options) {
     Executable executable = make_executable(graph, feeds, targets, operations, options);
-    auto submission = std::make_shared<Submission>();
-    submission->commands.push_back({Command::Kind::run,
-                                    [executable](Submission&) {
-                                        compile_ahead(*executable.graph().data(), *executable.impl(),
-                                                      executable.impl()->signature().feed_types);
-                                    },
-                                    nullptr, 0});
-    perform_detached(submission);
-    return {std::move(executable), Job(std::move(submission))};
+    Job job = perform_detached([executable] {
+        compile_ahead(*executable.graph().data(), *executable.impl(), executable.impl()->signature().feed_types);
+    });
+    return {std::move(executable), std::move(job)};
 }
 
 void Executable::specialize(std::span<const ShapedType> types) const {
@@ -301,10 +293,8 @@ std::vector<ShapedType> Executable::output_types(std::span<const ShapedType> typ
         if (!sizes) throw UserError(concat("[output_types] the type ", type.str(), " has a dim that is not a number"));
         shapes.push_back(*sizes);
     }
-    std::vector<FeedLayout> feeds;
-    for (const Sizes& shape : shapes) feeds.push_back({&shape, nullptr});
     std::vector<std::int64_t> symbols;
-    const auto variant = impl_->variant_for(*graph_, feeds, symbols);
+    const auto variant = impl_->variant_for(*graph_, packed_layouts(shapes), symbols);
     std::vector<ShapedType> outputs;
     for (const Sizes& shape : variant->program().result_shapes(symbols))
         outputs.push_back({Shape::of(shape), variant->program().result_dtype(outputs.size())});

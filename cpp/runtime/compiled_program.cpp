@@ -268,7 +268,7 @@ void CompiledProgram::point_at(Context& context, std::span<const NDArray> inputs
                 context.pointers[k] = inputs[index].lowest_address();
                 break;
             case stitch::PlanBuffer::Kind::variable:
-                context.pointers[k] = states[index]->value.data();
+                context.pointers[k] = states.variables[index]->value.data();
                 break;
             case stitch::PlanBuffer::Kind::result:
                 context.pointers[k] = outputs[index].data();
@@ -341,26 +341,20 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
         }
     }
     {
-        // Variables are locked in the order of their addresses, so that runs that share them cannot deadlock. A fork
-        // waits for the whole run then; else it need not: nothing of ours is half changed.
+        // A fork waits for a run that holds variables; else it need not: nothing of ours is half changed.
         std::optional<ForkGate> gate;
         std::vector<std::unique_lock<std::mutex>> locks;
-        if (!states.empty()) {
-            gate.emplace();
-            std::vector<Variable*> ordered;
-            for (const std::shared_ptr<Variable>& state : states) ordered.push_back(state.get());
-            std::sort(ordered.begin(), ordered.end(), std::less<>());
-            for (Variable* variable : ordered) {
-                if (control.wait_for_variables) {
-                    locks.emplace_back(variable->mutex);
-                    continue;
-                }
-                locks.emplace_back(variable->mutex, std::try_to_lock);
-                if (locks.back().owns_lock()) continue;
-                locks.clear();
-                give_back(std::move(context));
-                return std::nullopt;
+        if (!states.variables.empty()) gate.emplace();
+        for (Variable* variable : states.lock_order) {
+            if (control.wait_for_variables) {
+                locks.emplace_back(variable->mutex);
+                continue;
             }
+            locks.emplace_back(variable->mutex, std::try_to_lock);
+            if (locks.back().owns_lock()) continue;
+            locks.clear();
+            give_back(std::move(context));
+            return std::nullopt;
         }
         point_at(*context, inputs, outputs, states);
         launch_steps(*context, control);

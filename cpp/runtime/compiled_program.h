@@ -33,7 +33,12 @@ struct RunControl {
 
 class CompiledProgram {
 public:
-    using States = std::vector<std::shared_ptr<Variable>>;
+    // The variables of one graph, in the order of the program's states; a run locks them in the order of their
+    // addresses, so that runs that share them cannot deadlock.
+    struct States {
+        std::vector<std::shared_ptr<Variable>> variables;
+        std::vector<Variable*> lock_order;
+    };
     using Hints = std::map<std::string, std::int64_t, std::less<>>;
 
     // Optimises, stitches and compiles. `hints` are the present values of the symbols. Throws NeedsExactSizes as
@@ -44,15 +49,13 @@ public:
     bool accepts(std::span<const std::int64_t> symbols) const;
 
     // `symbols` in the order of the hints. Inputs have the right types and lie in memory as the program expects.
-    // `results`: contiguous and writable, of the right types; new ones if there are none. `states` in the order of
-    // the program's. None when the work exceeds the limit, or
-    // when it would have to wait and may not.
+    // `results`: contiguous and writable, of the right types; new ones if there are none. None when the work exceeds
+    // the limit, or when it would have to wait and may not.
     std::optional<std::vector<NDArray>> run(std::span<const NDArray> inputs, std::span<const std::int64_t> symbols,
                                             std::span<const NDArray> results, const States& states,
                                             const RunControl& control) const;
     std::vector<Sizes> result_shapes(std::span<const std::int64_t> symbols) const;
     DType result_dtype(std::size_t k) const { return plan_.results[k].dtype; }
-    std::size_t num_results() const { return plan_.results.size(); }
     // Bytes and FLOPs of each kernel of a run.
     std::vector<KernelCost> costs(std::span<const std::int64_t> symbols) const;
 

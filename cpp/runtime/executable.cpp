@@ -16,6 +16,14 @@ namespace {
 // who presses Ctrl-C does not notice.
 constexpr std::int64_t short_work = std::int64_t{1} << 28;
 
+// A run that heeds the cancelling of what it is part of.
+RunControl control_of(Submission& running) {
+    RunControl control;
+    control.cancelled = &running.cancelled;
+    control.changed = &running.changed;
+    return control;
+}
+
 // A run that checks, compiles and runs when its turn comes.
 std::shared_ptr<Submission> submission_for(const Executable& executable, std::vector<NDArray> inputs,
                                            std::vector<NDArray> results) {
@@ -25,10 +33,7 @@ std::shared_ptr<Submission> submission_for(const Executable& executable, std::ve
          [executable, inputs = std::move(inputs), results = std::move(results)](Submission& running) {
              const std::shared_ptr<ExecutableImpl>& impl = executable.impl();
              const PreparedRun prepared = impl->prepare(*executable.graph().data(), inputs, results);
-             RunControl control;
-             control.cancelled = &running.cancelled;
-             control.changed = &running.changed;
-             running.results = *ExecutableImpl::execute(prepared, inputs, results, control);
+             running.results = *ExecutableImpl::execute(prepared, inputs, results, control_of(running));
          },
          nullptr, 0});
     return submission;
@@ -101,10 +106,7 @@ std::vector<NDArray> Executable::encode(CommandBuffer& commands, std::vector<NDA
         {Command::Kind::run,
          [executable = *this, prepared = std::move(prepared), inputs = std::move(inputs),
           results](Submission& running) {
-             RunControl control;
-             control.cancelled = &running.cancelled;
-             control.changed = &running.changed;
-             static_cast<void>(ExecutableImpl::execute(prepared, inputs, results, control));
+             static_cast<void>(ExecutableImpl::execute(prepared, inputs, results, control_of(running)));
              running.results.insert(running.results.end(), results.begin(), results.end());
          },
          nullptr, 0});
@@ -134,11 +136,7 @@ std::string Executable::explain() const {
 }
 
 CacheStatistics cache_statistics() {
-    const auto converted = [](const CacheStats& stats) {
-        return CacheStatistics::Cache{stats.hits, stats.misses, stats.evictions, stats.entries};
-    };
-    return {converted(executable_cache_stats()), converted(program_cache_stats()), cpu_device().kernel_cache_stats(),
-            disk_cache_folder()};
+    return {executable_cache_stats(), program_cache_stats(), cpu_device().kernel_cache_stats(), disk_cache_folder()};
 }
 
 void clear_caches() {

@@ -23,10 +23,6 @@ Counters& counters() {
     return *instance;
 }
 
-std::size_t cache_limit() {
-    return static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
-}
-
 }  // namespace
 
 std::size_t ExecutableCache::KeyHash::operator()(const std::vector<std::int32_t>& key) const noexcept {
@@ -77,7 +73,7 @@ std::shared_ptr<ExecutableImpl> ExecutableCache::find_or_add(const std::vector<s
     std::string why = why_new(signature);
     auto made = std::make_shared<ExecutableImpl>(std::move(signature), std::move(why));
     ++counters().misses;
-    if (entries_.size() >= cache_limit()) {
+    if (entries_.size() >= setting_count(Setting::executable_cache_entries)) {
         entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
             return a.second.second < b.second.second;
         }));

@@ -17,10 +17,6 @@ namespace {
 constexpr std::size_t max_logged_feeds = 8;
 constexpr std::size_t max_history = 64;
 
-std::size_t cache_limit() {
-    return static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
-}
-
 // Whether kernels can read the array where it lies.
 bool readable_in_place(const NDArray& array) {
     if (array.is_contiguous() || array.size() == 0) return true;
@@ -228,7 +224,7 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
     Entry entry{std::move(pattern), made, {}};
     for (const FeedLayout& feed : feeds) entry.shapes.push_back(*feed.shape);
     entries_.insert(entries_.begin(), std::move(entry));
-    if (entries_.size() > cache_limit()) entries_.pop_back();
+    if (entries_.size() > setting_count(Setting::executable_cache_entries)) entries_.pop_back();
     return made;
 }
 

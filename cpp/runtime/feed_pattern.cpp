@@ -103,6 +103,12 @@ std::string feed_name(const Signature& signature, std::size_t k) {
     return name.empty() ? concat("feed ", k) : concat("feed '", name, "'");
 }
 
+std::vector<FeedLayout> packed_layouts(const std::vector<Sizes>& shapes) {
+    std::vector<FeedLayout> feeds;
+    for (const Sizes& shape : shapes) feeds.push_back({&shape, nullptr});
+    return feeds;
+}
+
 Pattern find_pattern(const Signature& signature, const std::vector<FeedLayout>& feeds,
                      std::vector<std::int64_t>& symbols) {
     Pattern pattern;

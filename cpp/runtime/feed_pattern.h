@@ -29,6 +29,9 @@ struct FeedLayout {
     const Sizes* strides = nullptr;  // in bytes, multiples of the element size; null: packed
 };
 
+// Of packed feeds; they refer to `shapes`.
+std::vector<FeedLayout> packed_layouts(const std::vector<Sizes>& shapes);
+
 using Pattern = std::vector<std::int64_t>;
 
 // The pattern of these feeds, and the values of its symbols in order of appearance. UserError when a shape does not fit

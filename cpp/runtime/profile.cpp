@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <map>
 
+#include "core/utf8.h"
+#include "io/json.h"
 #include "topstitch/error.h"
 
 namespace topstitch {
@@ -28,19 +30,8 @@ std::string operations_text(const std::vector<std::string>& operations) {
     return text;
 }
 
-std::string json_string(const std::string& text) {
-    std::string quoted = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') {
-            quoted += '\\';
-            quoted += c;
-        } else if (static_cast<unsigned char>(c) < 0x20) {
-            quoted += format("\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-        } else {
-            quoted += c;
-        }
-    }
-    return quoted + '"';
+std::string quoted(const std::string& text) {
+    return json_string(is_utf8(text) ? text : printable(text, 4 * text.size()), "[trace_json] a name");
 }
 
 }  // namespace
@@ -77,12 +68,12 @@ std::string Profile::trace_json() const {
         const auto [track, fresh] = tracks.emplace(event.track, static_cast<int>(tracks.size()) + 1);
         if (fresh) {
             text += concat("{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": ", track->second,
-                           ", \"args\": {\"name\": ", json_string(event.track), "}},\n");
+                           ", \"args\": {\"name\": ", quoted(event.track), "}},\n");
         }
         text += concat("{\"ph\": \"X\", \"cat\": \"topstitch\", \"pid\": 1, \"tid\": ", track->second,
-                       ", \"name\": ", json_string(event.name),
+                       ", \"name\": ", quoted(event.name),
                        format(", \"ts\": %.3f, \"dur\": %.3f", event.start, event.duration),
-                       ", \"args\": {\"detail\": ", json_string(event.detail), "}},\n");
+                       ", \"args\": {\"detail\": ", quoted(event.detail), "}},\n");
     }
     return text + "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"args\": {\"name\": \"topstitch\"}}\n]}\n";
 }

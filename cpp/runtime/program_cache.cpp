@@ -57,9 +57,7 @@ using Programs = SharedCache<std::string, CompiledProgram>;
 
 // Never destroyed: programs may be in use while the process ends.
 Programs& programs() {
-    static auto* cache = new Programs([] {
-        return static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
-    });
+    static auto* cache = new Programs([] { return setting_count(Setting::executable_cache_entries); });
     return *cache;
 }
 

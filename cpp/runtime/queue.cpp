@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/thread.h"
 #include "runtime/monitor.h"
 #include "runtime/submission.h"
 #include "topstitch/error.h"

@@ -224,13 +224,10 @@ Executable compile_again(const Graph& graph, const SavedSignature& signature) {
         throw UserError("a feed has no rank, and not all are of the type of their placeholder");
     }
     // More variants than are kept would only push each other out.
-    const auto limit =
-        static_cast<std::size_t>(std::max<std::int64_t>(setting_int(Setting::executable_cache_entries), 1));
+    const std::size_t limit = setting_count(Setting::executable_cache_entries);
     for (std::size_t k = std::min(signature.compiled.size(), limit); k-- > 0;) {
-        std::vector<FeedLayout> layouts;
-        for (const Sizes& shape : signature.compiled[k]) layouts.push_back({&shape, nullptr});
         std::vector<std::int64_t> symbols;
-        executable.impl()->variant_for(*graph.data(), layouts, symbols);
+        executable.impl()->variant_for(*graph.data(), packed_layouts(signature.compiled[k]), symbols);
     }
     return executable;
 }

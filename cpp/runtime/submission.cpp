@@ -2,16 +2,11 @@
 // Commands, handlers and results may hold objects of the caller, and are let go without holding the monitor.
 #include "runtime/submission.h"
 
-#include <system_error>
-
 #include "core/log.h"
+#include "core/thread.h"
 #include "runtime/compiled_program.h"
 #include "runtime/monitor.h"
 #include "topstitch/error.h"
-
-#if !defined(_WIN32)
-#include <signal.h>
-#endif
 
 namespace topstitch {
 
@@ -142,24 +137,6 @@ void perform(const std::shared_ptr<Submission>& submission) {
     // Outside of the handlers above: letting go of Python's objects may end this thread, which must not happen there.
     commands.erase(commands.begin(), commands.begin() + static_cast<std::ptrdiff_t>(next));
     finish(submission, status, std::move(error), std::move(commands));
-}
-
-bool start_thread(std::function<void()> work) {
-#if !defined(_WIN32)
-    // Signals belong to the program's own threads (Python handles them in the main one).
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-#endif
-    bool started = true;
-    try {
-        std::thread(std::move(work)).detach();
-    } catch (const std::system_error&) { started = false; }
-#if !defined(_WIN32)
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-#endif
-    return started;
 }
 
 void perform_detached(const std::shared_ptr<Submission>& submission) {

@@ -91,7 +91,5 @@ void finish(const std::shared_ptr<Submission>& submission, JobStatus status, std
             std::vector<Command> left);
 // Runs it on a thread of its own, or on this one if none can be had.
 void perform_detached(const std::shared_ptr<Submission>& submission);
-// Starts `work` on a detached thread without signals; false when the system has none to give.
-bool start_thread(std::function<void()> work);
 
 }  // namespace topstitch

@@ -2,7 +2,9 @@
 // See variant.h.
 #include "runtime/variant.h"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <mutex>
 
 namespace topstitch {
@@ -35,7 +37,11 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
         const std::lock_guard lock(request.graph->mutex);  // another thread may be adding operations
         program = specialize(request);
     }
-    for (const Program::State& state : program.states) states_.push_back(state.variable);
+    for (const Program::State& state : program.states) {
+        states_.variables.push_back(state.variable);
+        states_.lock_order.push_back(state.variable.get());
+    }
+    std::sort(states_.lock_order.begin(), states_.lock_order.end(), std::less<>());
     std::vector<SourceLocation> places;
     for (const OpNode& node : program.graph->ops) places.push_back(node.location);
     FoundProgram result = find_or_compile(std::move(program), request.hints, options, device);

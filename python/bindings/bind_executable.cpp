@@ -322,7 +322,7 @@ void bind_graph_methods(const py::object& graph) {
                operations);
 }
 
-py::dict cache_dict(const CacheStatistics::Cache& cache) {
+py::dict cache_dict(const CacheStats& cache) {
     py::dict entry;
     entry["hits"] = cache.hits;
     entry["misses"] = cache.misses;

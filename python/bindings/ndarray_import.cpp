@@ -91,8 +91,9 @@ NDArray view_numpy(py::array array, const std::string& what, CopyMode copy) {
     const bool readonly = !array.writeable();
     void* first = const_cast<void*>(array.data());
     const Extent extent = extent_of(shape, strides, static_cast<std::size_t>(array.itemsize()), what);
+    // NumPy resizes no array to which there is a weak reference, not even by force.
     const auto buffer = Buffer::borrow(static_cast<char*>(first) + extent.low, extent.bytes(), readonly,
-                                       release_of_array(std::move(array)));
+                                       release_of(py::make_tuple(array, py::weakref(array))));
     return NDArray(buffer, first, *dtype, shape, strides);
 }
 

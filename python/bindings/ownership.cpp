@@ -39,19 +39,6 @@ std::function<void()> release_of(py::object owner) {
     return [raw] { with_gil_unless_finalizing([raw] { Py_DECREF(raw); }); };
 }
 
-std::function<void()> release_of_array(py::object array) {
-    // NumPy resizes no array to which there is a weak reference, whatever it is told of references.
-    PyObject* weak = PyWeakref_NewRef(array.ptr(), nullptr);
-    if (weak == nullptr) throw py::error_already_set();
-    PyObject* raw = array.release().ptr();
-    return [raw, weak] {
-        with_gil_unless_finalizing([raw, weak] {
-            Py_DECREF(weak);
-            Py_DECREF(raw);
-        });
-    };
-}
-
 std::shared_ptr<PyObject> hold(py::object object) {
     if (!object) return {};
     return {object.release().ptr(), [](PyObject* raw) { with_gil_unless_finalizing([raw] { Py_DECREF(raw); }); }};

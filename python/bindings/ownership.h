@@ -13,8 +13,6 @@ namespace topstitch::bindings {
 void with_gil_unless_finalizing(const std::function<void()>& action);
 // A release function for Buffer::borrow that drops the reference to `owner`.
 std::function<void()> release_of(pybind11::object owner);
-// The same for a NumPy array, which then cannot be resized by force either.
-std::function<void()> release_of_array(pybind11::object array);
 // A reference that may be copied and dropped without the GIL.
 std::shared_ptr<PyObject> hold(pybind11::object object);
 

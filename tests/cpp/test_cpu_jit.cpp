@@ -8,6 +8,7 @@
 #include "cpu/llvm_codegen.h"
 #include "cpu/target.h"
 #include "test_cpu_support.h"
+#include "test_support.h"
 #include "topstitch/error.h"
 
 using namespace topstitch;
@@ -38,10 +39,6 @@ std::vector<float> run_adder(const CompiledKernel& compiled, std::int64_t count)
     void* buffers[] = {x.data(), y.data()};
     compiled.function()(buffers, &count, nullptr, 0, count);
     return y;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -9,21 +9,9 @@
 #include <vector>
 
 #include "graph/apply.h"
+#include "test_support.h"
 
 namespace topstitch::graph_test {
-
-// What `action` throws as an Error, or "" when nothing.
-template <typename Exception = UserError, typename Action>
-std::string message_of(const Action& action) {
-    try {
-        action();
-    } catch (const Exception& error) { return error.what(); }
-    return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 template <typename T>
 NDArray array_of(DType dtype, const Sizes& shape, const std::vector<T>& values) {

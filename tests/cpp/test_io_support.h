@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string>
 
-#include "topstitch/error.h"
+#include "test_support.h"
 
 namespace topstitch::io_test {
 
@@ -43,19 +43,6 @@ inline void write_file(const std::filesystem::path& path, const std::string& con
 inline std::string read_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// What `action` throws, or "" when nothing.
-template <typename Exception = UserError, typename Action>
-std::string message_of(const Action& action) {
-    try {
-        action();
-    } catch (const Exception& error) { return error.what(); }
-    return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 }  // namespace topstitch::io_test

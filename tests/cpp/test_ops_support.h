@@ -18,9 +18,9 @@
 namespace topstitch::ops_test {
 
 using graph_test::array_of;
-using graph_test::contains;
-using graph_test::message_of;
 using graph_test::values_of;
+using topstitch::contains;
+using topstitch::message_of;
 using Doubles = std::vector<double>;
 
 inline constexpr double inf = std::numeric_limits<double>::infinity();

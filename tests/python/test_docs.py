@@ -5,7 +5,6 @@ Skipped where docs/ does not lie beside the tests.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import topstitch as ts
+from scripts import load_script
 from topstitch import _core
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,12 +47,7 @@ def python_blocks(text: str) -> list[str]:
 
 
 def load_generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_operations", DOCS / "make_operations.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(DOCS / "make_operations.py")
 
 
 def test_operations_page_is_current() -> None:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "topstitch/cache_stats.h"
 #include "topstitch/device.h"
 #include "topstitch/export.h"
 #include "topstitch/graph.h"
@@ -158,14 +159,8 @@ TOPSTITCH_API Executable find_executable(const Graph& graph, const std::vector<T
 
 // How the caches have served so far.
 struct CacheStatistics {
-    struct Cache {
-        std::int64_t hits = 0;
-        std::int64_t misses = 0;
-        std::int64_t evictions = 0;
-        std::int64_t entries = 0;
-    };
-    Cache executables;  // of graphs, found by what is asked of them
-    Cache programs;     // of the process, found by structure: equal graphs share them
+    CacheStats executables;  // of graphs, found by what is asked of them
+    CacheStats programs;     // of the process, found by structure: equal graphs share them
     KernelCacheStats kernels;
     std::string kernel_folder;  // of the disk cache; empty when there is none
 };
