@@ -39,16 +39,8 @@ OpDef strided_view() {
         return std::vector{TensorType{v.input(0).dtype, shape}};
     };
     def.body = ElementBody{[](ElementContext& c, const Indices& at) {
-        const Shape& shape = c.op.shape("shape");
-        const Shape& strides = c.op.shape("strides");
-        const std::vector<std::int64_t>& reversed = c.op.integers("reversed");
-        Index place = 0;
-        for (int axis = 0; axis < shape.rank(); ++axis) {
-            const Index& along = at[static_cast<std::size_t>(axis)];
-            const bool back = std::find(reversed.begin(), reversed.end(), axis) != reversed.end();
-            place = place + (back ? Index(shape[axis] - 1) - along : along) * strides[axis];
-        }
-        return c.operand(0, {place});
+        return c.operand(0,
+                         {strided_offset(c.op.shape("shape"), c.op.shape("strides"), c.op.integers("reversed"), at)});
     }};
     def.gradient = NotDifferentiable{"it is made when a program is compiled, after differentiation"};
     def.internal = true;
@@ -61,6 +53,17 @@ Dim spanned(const Shape& shape, const Shape& strides) {
     Dim last = 0;
     for (int axis = 0; axis < shape.rank(); ++axis) last = last + strides[axis] * (shape[axis] - 1);
     return last + 1;
+}
+
+Index strided_offset(const Shape& shape, const Shape& strides, const std::vector<std::int64_t>& reversed,
+                     const Indices& at) {
+    Index place = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+        const Index& along = at[static_cast<std::size_t>(axis)];
+        const bool back = std::find(reversed.begin(), reversed.end(), axis) != reversed.end();
+        place = place + (back ? Index(shape[axis] - 1) - along : along) * strides[axis];
+    }
+    return place;
 }
 
 std::vector<OpDef> memory_ops() {

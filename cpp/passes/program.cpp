@@ -6,6 +6,13 @@
 
 namespace topstitch {
 
+const Layout* Program::layout_of(TensorRef ref) const {
+    for (std::size_t k = 0; k < layouts.size(); ++k) {
+        if (layouts[k] && results[k] == ref) return &*layouts[k];
+    }
+    return nullptr;
+}
+
 Rebuild::Rebuild(const Program& from)
     : from_(&from), graph_(std::make_shared<GraphData>()), map_(from.graph->ops.size()) {}
 
@@ -45,6 +52,7 @@ Program Rebuild::finish() && {
         program.states.push_back(std::move(state));
     }
     for (TensorRef result : from_->results) program.results.push_back(mapped(result));
+    program.layouts = from_->layouts;
     program.assumptions = from_->assumptions;
     return program;
 }

@@ -17,6 +17,13 @@ struct DimEquality {
     Dim a, b;
 };
 
+// How an array lies in memory when it is not packed: the distances in elements along its axes (numbers and symbols),
+// and the axes that run towards lower addresses. Its buffer begins at the lowest address.
+struct Layout {
+    Shape strides;
+    std::vector<std::int64_t> reversed;
+};
+
 struct Program {
     // A variable that the program reads or writes.
     struct State {
@@ -31,7 +38,11 @@ struct Program {
     std::vector<TensorRef> feeds;  // `placeholder` operations, in the caller's order
     std::vector<State> states;
     std::vector<TensorRef> results;
+    std::vector<std::optional<Layout>> layouts;  // of the results; empty: all are packed
     std::vector<DimEquality> assumptions;
+
+    // Null for what is packed. Once `anchor` has given each strided result a tensor of its own.
+    const Layout* layout_of(TensorRef ref) const;
 };
 
 // Copies a program operation by operation into a new one; a pass decides what each becomes.

@@ -3,6 +3,7 @@
 #include "passes/specialize.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "ops/memory.h"
 
@@ -147,15 +148,30 @@ private:
     std::map<std::string, Dim, std::less<>> dims_;
 };
 
+Layout make_layout(const std::vector<AxisStep>& steps, const Shape& shape) {
+    const std::function<Dim(int)> stride = [&](int axis) {
+        const AxisStep& step = steps[static_cast<std::size_t>(axis)];
+        return step.past < 0 ? step.elements : stride(step.past) * shape[step.past];
+    };
+    std::vector<Dim> strides;
+    std::vector<std::int64_t> reversed;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+        strides.push_back(stride(axis));
+        if (steps[static_cast<std::size_t>(axis)].back) reversed.push_back(axis);
+    }
+    return {Shape(std::move(strides)), std::move(reversed)};
+}
+
 // A placeholder for the memory that a feed spans, and the view of it that has the feed's shape.
 std::pair<TensorRef, TensorRef> append_strided(GraphData& graph, OpNode placeholder, const FeedType& feed) {
     OpNode view;
+    const Layout layout = make_layout(feed.steps, feed.shape);
     view.def = find_op("strided_view");
-    view.attributes = {feed.shape, *feed.strides, feed.reversed};
+    view.attributes = {feed.shape, layout.strides, layout.reversed};
     view.outputs = {TensorType{feed.dtype, feed.shape}};
     view.name = placeholder.name;
     view.location = placeholder.location;
-    placeholder.outputs = {TensorType{feed.dtype, Shape({ops::spanned(feed.shape, *feed.strides)})}};
+    placeholder.outputs = {TensorType{feed.dtype, Shape({ops::spanned(feed.shape, layout.strides)})}};
     const TensorRef memory{append(graph, std::move(placeholder)), 0};
     view.inputs = {memory};
     return {memory, TensorRef{append(graph, std::move(view)), 0}};
@@ -188,16 +204,42 @@ std::vector<TensorRef> needed_placeholders(const GraphData& graph, const std::ve
     return placeholders;
 }
 
+namespace {
+
+void require_decided(const OpNode& node, const TensorType& type) {
+    const bool decided = type.shape.has_rank() && std::none_of(type.shape.dims().begin(), type.shape.dims().end(),
+                                                               [](const Dim& dim) { return dim.is_unknown(); });
+    if (!decided) throw NeedsExactSizes(concat("[", node.def->name, "] its result ", type.str(), " is not decided"));
+}
+
+// Where the results lie. The arrays given for them are compared with the types first: their steps make no sense
+// otherwise.
+void add_layouts(const SpecializeRequest& request, HintedAssumptions& sizes, Program& program) {
+    for (std::size_t k = 0; k < request.results.size(); ++k) {
+        const ResultType& given = request.results[k];
+        const TensorRef ref = program.results[k];
+        const TensorType& type = program.graph->type(ref);
+        require_decided(program.graph->op(ref.op), type);
+        Sizes shape;
+        for (const Dim& dim : type.shape.dims()) shape.push_back(sizes.hint(dim));
+        check_result(k, type.dtype, shape, given.dtype, given.shape);
+        program.layouts.emplace_back();
+        if (!given.steps.empty()) program.layouts.back() = make_layout(given.steps, type.shape);
+    }
+}
+
+}  // namespace
+
 void require_decided(const Program& program) {
     for (const OpNode& node : program.graph->ops) {
-        for (const TensorType& type : node.outputs) {
-            const bool decided =
-                type.shape.has_rank() && std::none_of(type.shape.dims().begin(), type.shape.dims().end(),
-                                                      [](const Dim& dim) { return dim.is_unknown(); });
-            if (!decided)
-                throw NeedsExactSizes(concat("[", node.def->name, "] its result ", type.str(), " is not decided"));
-        }
+        for (const TensorType& type : node.outputs) require_decided(node, type);
     }
+}
+
+void check_result(std::size_t k, DType dtype, const Sizes& shape, DType given_dtype, const Sizes& given_shape) {
+    if (given_dtype == dtype && given_shape == shape) return;
+    throw UserError(concat("[run] result ", k, " is ", name_of(dtype), sizes_str(shape), ", but the given array is ",
+                           name_of(given_dtype), sizes_str(given_shape)));
 }
 
 Program specialize(const SpecializeRequest& request) {
@@ -253,7 +295,7 @@ Program specialize(const SpecializeRequest& request) {
                                        " is needed by the targets, but no value was fed for it",
                                        node.location.known() ? " (created at " + node.location.str() + ")" : ""));
             }
-            if (feed->strides) {
+            if (!feed->steps.empty()) {
                 const auto [memory, view] = append_strided(*program.graph, std::move(copy), *feed);
                 fed[id] = memory;
                 map[index] = {view};
@@ -288,6 +330,7 @@ Program specialize(const SpecializeRequest& request) {
         internal_check(!is_op(source.op(target.op), "assign"), "an assignment is no target tensor");
         program.results.push_back(mapped(target));
     }
+    if (!request.results.empty()) add_layouts(request, assumptions, program);
     return program;
 }
 

@@ -11,16 +11,29 @@
 
 namespace topstitch {
 
+// The distance from one position of an array to the next along an axis.
+struct AxisStep {
+    Dim elements;       // a number or a symbol
+    int past = -1;      // or: it leads just past all positions along this axis
+    bool back = false;  // towards lower addresses
+};
+
 struct FeedType {
     TensorRef placeholder;  // in the user's graph
     DType dtype = DType::float32;
     Shape shape;  // numbers and symbols; symbols are listed in `hints`
     // What the caller promised beyond the placeholder's own shape: its names count as the placeholder's do.
     Shape declared = Shape::unranked();
-    // How it lies in memory, when not packed: the distances in elements (numbers and symbols), and the axes that run
-    // towards lower addresses. The program's feed is then the line of memory, and a view of it stands for the tensor.
-    std::optional<Shape> strides = std::nullopt;
-    std::vector<std::int64_t> reversed = {};
+    // How it lies in memory, when not packed: the program's feed is then the line of memory, and a view of it stands
+    // for the tensor.
+    std::vector<AxisStep> steps = {};
+};
+
+// An array that is given for a result.
+struct ResultType {
+    DType dtype = DType::float32;
+    Sizes shape;
+    std::vector<AxisStep> steps;  // empty: packed
 };
 
 struct SpecializeRequest {
@@ -28,6 +41,7 @@ struct SpecializeRequest {
     std::vector<FeedType> feeds;
     std::vector<TensorRef> targets;
     std::vector<OpId> operations;
+    std::vector<ResultType> results;                         // by target; empty: all are packed
     std::map<std::string, std::int64_t, std::less<>> hints;  // present values (>= 2) of the symbols
 };
 
@@ -45,6 +59,9 @@ void require_decided(const Program& program);
 
 // UserError for a placeholder that is needed and not fed, and for shapes that do not fit.
 Program specialize(const SpecializeRequest& request);
+
+// UserError when an array that is given for result `k` is of another type.
+void check_result(std::size_t k, DType dtype, const Sizes& shape, DType given_dtype, const Sizes& given_shape);
 
 // The placeholders that the targets and operations need, in creation order.
 std::vector<TensorRef> needed_placeholders(const GraphData& graph, const std::vector<TensorRef>& targets,

@@ -271,7 +271,7 @@ void CompiledProgram::point_at(Context& context, std::span<const NDArray> inputs
                 context.pointers[k] = states.variables[index]->value.data();
                 break;
             case stitch::PlanBuffer::Kind::result:
-                context.pointers[k] = outputs[index].data();
+                context.pointers[k] = outputs[index].lowest_address();
                 break;
             case stitch::PlanBuffer::Kind::constant:
             case stitch::PlanBuffer::Kind::arena:

@@ -49,8 +49,8 @@ public:
     bool accepts(std::span<const std::int64_t> symbols) const;
 
     // `symbols` in the order of the hints. Inputs have the right types and lie in memory as the program expects.
-    // `results`: contiguous and writable, of the right types; new ones if there are none. None when the work exceeds
-    // the limit, or when it would have to wait and may not.
+    // `results`: writable, of the right types, and also as the program expects; new ones if there are none. None when
+    // the work exceeds the limit, or when it would have to wait and may not.
     std::optional<std::vector<NDArray>> run(std::span<const NDArray> inputs, std::span<const std::int64_t> symbols,
                                             std::span<const NDArray> results, const States& states,
                                             const RunControl& control) const;

@@ -75,8 +75,8 @@ void Executable::prepare(std::span<const NDArray> inputs, std::span<const NDArra
     static_cast<void>(impl_->prepare(*graph_, inputs, results));
 }
 
-bool Executable::is_compiled_for(std::span<const NDArray> inputs) const {
-    return impl_->prepare_if_compiled(inputs, {}).has_value();
+bool Executable::is_compiled_for(std::span<const NDArray> inputs, std::span<const NDArray> results) const {
+    return impl_->prepare_if_compiled(inputs, results).has_value();
 }
 
 Job Executable::run_async(std::vector<NDArray> inputs, std::vector<NDArray> results, const Queue& queue) const {

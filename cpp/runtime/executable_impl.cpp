@@ -8,6 +8,7 @@
 #include "core/exit_gate.h"
 #include "core/fork_gate.h"
 #include "core/log.h"
+#include "core/overlap.h"
 #include "core/settings.h"
 
 namespace topstitch {
@@ -17,8 +18,8 @@ namespace {
 constexpr std::size_t max_logged_feeds = 8;
 constexpr std::size_t max_history = 64;
 
-// Whether kernels can read the array where it lies.
-bool readable_in_place(const NDArray& array) {
+// Whether kernels can address the array where it lies.
+bool in_elements(const NDArray& array) {
     if (array.is_contiguous() || array.size() == 0) return true;
     const auto element = static_cast<std::int64_t>(size_of(array.dtype()));
     for (int axis = 0; axis < array.rank(); ++axis) {
@@ -28,21 +29,29 @@ bool readable_in_place(const NDArray& array) {
     return true;
 }
 
+ArrayLayout layout_of(const NDArray& array) {
+    const bool packed = array.is_contiguous() || array.size() == 0 || !in_elements(array);
+    return {&array.shape(), packed ? nullptr : &array.byte_strides(), array.dtype()};
+}
+
 // With feeds that have to be packed marked in `pack`.
-std::vector<FeedLayout> layouts_of(std::span<const NDArray> inputs, const std::vector<bool>& pack) {
-    std::vector<FeedLayout> feeds(inputs.size());
+RunLayout layout_of(std::span<const NDArray> inputs, const std::vector<bool>& pack, std::span<const NDArray> results) {
+    RunLayout run;
+    run.feeds.reserve(inputs.size());
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-        const bool packed = inputs[k].is_contiguous() || inputs[k].size() == 0 || (!pack.empty() && pack[k]);
-        feeds[k] = {&inputs[k].shape(), packed ? nullptr : &inputs[k].byte_strides()};
+        run.feeds.push_back(layout_of(inputs[k]));
+        if (!pack.empty() && pack[k]) run.feeds.back().strides = nullptr;
     }
-    return feeds;
+    if (std::all_of(results.begin(), results.end(), [](const NDArray& r) { return r.is_contiguous(); })) return run;
+    for (const NDArray& result : results) run.results.push_back(layout_of(result));
+    return run;
 }
 
 std::vector<bool> inputs_to_pack(std::span<const NDArray> inputs, std::span<const NDArray> results) {
     std::vector<bool> pack;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-        bool copy = !readable_in_place(inputs[k]);
-        for (const NDArray& result : results) copy = copy || result.may_overlap(inputs[k]);
+        bool copy = !in_elements(inputs[k]);
+        for (const NDArray& result : results) copy = copy || overlap(result, inputs[k]);
         if (!copy) continue;
         pack.resize(inputs.size(), false);
         pack[k] = true;
@@ -53,37 +62,48 @@ std::vector<bool> inputs_to_pack(std::span<const NDArray> inputs, std::span<cons
 void check_results(const Variant& variant, std::span<const std::int64_t> symbols, std::span<const NDArray> results) {
     const CompiledProgram& program = variant.program();
     const std::vector<Sizes> shapes = program.result_shapes(symbols);
+    for (std::size_t k = 0; k < results.size(); ++k)
+        check_result(k, program.result_dtype(k), shapes[k], results[k].dtype(), results[k].shape());
+}
+
+// Whether results can be written into the arrays at all.
+void check_memory(std::span<const NDArray> results) {
     for (std::size_t k = 0; k < results.size(); ++k) {
         const NDArray& given = results[k];
-        if (given.dtype() != program.result_dtype(k) || given.shape() != shapes[k]) {
-            throw UserError(concat("[run] result ", k, " is ", name_of(program.result_dtype(k)), sizes_str(shapes[k]),
-                                   ", but the given array is ", name_of(given.dtype()), sizes_str(given.shape())));
-        }
         if (given.readonly()) throw UserError(concat("[run] the array given for result ", k, " must be writable"));
-        for (std::size_t axis = 0; axis < shapes[k].size(); ++axis) {
-            if (shapes[k][axis] > 1 && given.byte_strides()[axis] == 0) {
+        for (std::size_t axis = 0; axis < given.shape().size(); ++axis) {
+            if (given.size() > 0 && given.shape()[axis] > 1 && given.byte_strides()[axis] == 0) {
                 throw UserError(concat("[run] the array given for result ", k,
-                                       " has one element for all positions of "
-                                       "axis ",
-                                       axis, " (it is broadcast); give one of its own size"));
+                                       " has one element for all positions of axis ", axis,
+                                       " (it is broadcast); give one of its own size"));
             }
+        }
+        if (overlaps_itself(given)) {
+            throw UserError(concat("[run] the array given for result ", k, " has elements that share memory: shape ",
+                                   sizes_str(given.shape()), " with byte strides ", sizes_str(given.byte_strides()),
+                                   "; give one whose elements lie apart"));
         }
     }
     for (std::size_t a = 0; a < results.size(); ++a) {
         for (std::size_t b = a + 1; b < results.size(); ++b) {
-            if (results[a].may_overlap(results[b]))
+            if (overlap(results[a], results[b]))
                 throw UserError(concat("[run] the arrays given for results ", a, " and ", b, " share memory"));
         }
     }
 }
 
-std::string shapes_text(const Signature& signature, const std::vector<FeedLayout>& feeds) {
+std::string shapes_text(const Signature& signature, const RunLayout& run) {
     std::string text;
+    const std::vector<ArrayLayout>& feeds = run.feeds;
     for (std::size_t k = 0; k < feeds.size() && k < max_logged_feeds; ++k) {
         text += concat(k == 0 ? "" : ", ", feed_name(signature, k), " ", name_of(signature.feed_types[k].dtype),
                        sizes_str(*feeds[k].shape), feeds[k].strides != nullptr ? " strided" : "");
     }
     if (feeds.size() > max_logged_feeds) text += concat(" and ", feeds.size() - max_logged_feeds, " more");
+    const auto strided = std::count_if(run.results.begin(), run.results.end(),
+                                       [](const ArrayLayout& result) { return result.strides != nullptr; });
+    if (strided > 0)
+        text += concat(text.empty() ? "" : ", ", strided, strided == 1 ? " strided result" : " strided results");
     return text;
 }
 
@@ -106,6 +126,7 @@ PreparedRun ExecutableImpl::checked(std::span<const NDArray> inputs, std::span<c
                                    "')"));
         }
     }
+    check_memory(results);
     PreparedRun run;
     run.pack = inputs_to_pack(inputs, results);
     return run;
@@ -115,7 +136,7 @@ PreparedRun ExecutableImpl::prepare(const GraphData& graph, std::span<const NDAr
                                     std::span<const NDArray> results) {
     const ForkGate gate;
     PreparedRun run = checked(inputs, results);
-    run.variant = variant_for(graph, layouts_of(inputs, run.pack), run.symbols);
+    run.variant = variant_for(graph, layout_of(inputs, run.pack, results), run.symbols);
     if (!results.empty()) check_results(*run.variant, run.symbols, results);
     return run;
 }
@@ -126,7 +147,7 @@ std::optional<PreparedRun> ExecutableImpl::prepare_if_compiled(std::span<const N
     PreparedRun run = checked(inputs, results);
     Pattern pattern;
     bool known = false;
-    run.variant = known_variant(layouts_of(inputs, run.pack), run.symbols, pattern, known);
+    run.variant = known_variant(layout_of(inputs, run.pack, results), run.symbols, pattern, known);
     if (run.variant == nullptr) return std::nullopt;
     if (!results.empty()) check_results(*run.variant, run.symbols, results);
     return run;
@@ -140,23 +161,23 @@ std::optional<std::vector<NDArray>> ExecutableImpl::execute(const PreparedRun& r
         for (std::size_t k = 0; k < inputs.size(); ++k) packed.push_back(run.pack[k] ? inputs[k].copy() : inputs[k]);
         inputs = packed;
     }
-    const bool direct = std::all_of(results.begin(), results.end(), [](const NDArray& r) { return r.is_contiguous(); });
-    if (direct) return run.variant->run(inputs, run.symbols, results, control);
+    if (std::all_of(results.begin(), results.end(), in_elements))
+        return run.variant->run(inputs, run.symbols, results, control);
 
+    // Pairs of float32 may be an odd number of float32 apart.
     std::vector<NDArray> written;
     for (const NDArray& result : results)
-        written.push_back(result.is_contiguous() ? result : NDArray(result.dtype(), result.shape()));
+        written.push_back(in_elements(result) ? result : NDArray(result.dtype(), result.shape()));
     if (!run.variant->run(inputs, run.symbols, written, control)) return std::nullopt;
     for (std::size_t k = 0; k < results.size(); ++k) {
-        if (!results[k].is_contiguous()) results[k].copy_from(written[k]);
+        if (!in_elements(results[k])) results[k].copy_from(written[k]);
     }
     return std::vector<NDArray>(results.begin(), results.end());
 }
 
-std::shared_ptr<const Variant> ExecutableImpl::compile(const GraphData& graph, const std::vector<FeedLayout>& feeds,
-                                                       bool exact) {
+std::shared_ptr<const Variant> ExecutableImpl::compile(const GraphData& graph, const RunLayout& run, bool exact) {
     DeviceBackend& device = signature_.options.interpret ? interpreter_device() : signature_.options.device.backend();
-    return std::make_shared<const Variant>(make_request(graph, signature_, feeds, exact), signature_.options, device);
+    return std::make_shared<const Variant>(make_request(graph, signature_, run, exact), signature_.options, device);
 }
 
 // While holding the mutex. `known`: there are variants of this pattern.
@@ -174,28 +195,27 @@ std::shared_ptr<const Variant> ExecutableImpl::find(const Pattern& pattern, std:
     return nullptr;
 }
 
-std::shared_ptr<const Variant> ExecutableImpl::known_variant(const std::vector<FeedLayout>& feeds,
-                                                             std::vector<std::int64_t>& symbols, Pattern& pattern,
-                                                             bool& known) {
-    pattern = find_pattern(signature_, feeds, symbols);
+std::shared_ptr<const Variant> ExecutableImpl::known_variant(const RunLayout& run, std::vector<std::int64_t>& symbols,
+                                                             Pattern& pattern, bool& known) {
+    pattern = find_pattern(signature_, run, symbols);
     const std::lock_guard lock(mutex_);
     if (auto found = find(pattern, symbols, known)) return found;
     if (entries_.empty()) return nullptr;
     bool ignored = false;
-    auto found = find(exact_pattern(signature_, feeds), {}, ignored);
+    auto found = find(exact_pattern(run), {}, ignored);
     if (found != nullptr) symbols.clear();
     return found;
 }
 
-std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& graph, const std::vector<FeedLayout>& feeds,
+std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& graph, const RunLayout& run,
                                                            std::vector<std::int64_t>& symbols) {
     Pattern pattern;
     bool known = false;
-    if (auto found = known_variant(feeds, symbols, pattern, known)) return found;
+    if (auto found = known_variant(run, symbols, pattern, known)) return found;
     std::string why;
     {
         const std::lock_guard lock(mutex_);
-        why = why_new(feeds, known);
+        why = why_new(run, known);
     }
     if (log_enabled(LogLevel::debug)) log_line(LogLevel::debug, "compiling: " + why);
     // Compiled outside the lock; when two threads race, the second result is dropped.
@@ -207,36 +227,37 @@ std::shared_ptr<const Variant> ExecutableImpl::variant_for(const GraphData& grap
     bool exact = known;
     if (!exact) {
         try {
-            made = compile(graph, feeds, false);
+            made = compile(graph, run, false);
         } catch (const NeedsExactSizes&) { exact = true; } catch (const UserError&) {
             exact = true;  // said again with numbers instead of symbols
         }
     }
     if (exact) {
-        made = compile(graph, feeds, true);
+        made = compile(graph, run, true);
         symbols.clear();
-        pattern = exact_pattern(signature_, feeds);
+        pattern = exact_pattern(run);
     }
-    note(*made, why, feeds);
+    note(*made, why, run);
     const std::lock_guard lock(mutex_);
     bool ignored = false;
     if (auto found = find(pattern, symbols, ignored)) return found;
     Entry entry{std::move(pattern), made, {}};
-    for (const FeedLayout& feed : feeds) entry.shapes.push_back(*feed.shape);
+    for (const ArrayLayout& feed : run.feeds) entry.shapes.push_back(*feed.shape);
     entries_.insert(entries_.begin(), std::move(entry));
     if (entries_.size() > setting_count(Setting::executable_cache_entries)) entries_.pop_back();
     return made;
 }
 
-std::string ExecutableImpl::why_new(const std::vector<FeedLayout>& feeds, bool known) const {
+std::string ExecutableImpl::why_new(const RunLayout& run, bool known) const {
     if (entries_.empty()) return why_.empty() ? "nothing has been compiled for these targets and options yet" : why_;
-    std::vector<FeedLayout> packed = feeds;
-    for (FeedLayout& feed : packed) feed.strides = nullptr;
+    const std::vector<ArrayLayout>& feeds = run.feeds;
+    RunLayout packed;
+    for (const ArrayLayout& feed : feeds) packed.feeds.push_back({feed.shape});
     std::vector<std::int64_t> symbols;
     const Pattern pattern = find_pattern(signature_, packed, symbols);
-    if (std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.pattern == pattern; }) &&
-        std::any_of(feeds.begin(), feeds.end(), [](const FeedLayout& feed) { return feed.strides != nullptr; })) {
-        return "the strides of a feed: the shapes are of a known pattern, but it lies in memory otherwise";
+    if (run.strided() &&
+        std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.pattern == pattern; })) {
+        return "the strides of a feed or a result: the shapes are of a known pattern, but it lies in memory otherwise";
     }
     // The nearest of the known ones says most.
     std::vector<std::size_t> differing;
@@ -250,7 +271,7 @@ std::string ExecutableImpl::why_new(const std::vector<FeedLayout>& feeds, bool k
         nearest = &entry;
         differing = std::move(changed);
     }
-    if (differing.empty()) return "the strides of a feed: the shapes are those of before";
+    if (differing.empty()) return "the strides of a feed or a result: the shapes are those of before";
     std::string text = "shapes:";
     for (std::size_t k : differing) {
         text += concat(k == differing.front() ? " " : ", ", feed_name(signature_, k), " is ",
@@ -260,7 +281,7 @@ std::string ExecutableImpl::why_new(const std::vector<FeedLayout>& feeds, bool k
                          : ", so that other dims are 0, 1 or equal to each other");
 }
 
-void ExecutableImpl::note(const Variant& variant, const std::string& why, const std::vector<FeedLayout>& feeds) {
+void ExecutableImpl::note(const Variant& variant, const std::string& why, const RunLayout& run) {
     const Report report = variant.report();
     const double milliseconds = std::round(report.compile_milliseconds * 10) / 10;
     std::string text = variant.found()
@@ -269,7 +290,7 @@ void ExecutableImpl::note(const Variant& variant, const std::string& why, const 
                            : concat("compiled ", report.kernels, report.kernels == 1 ? " kernel (" : " kernels (",
                                     report.kernels_compiled, " new, ", report.kernels_from_disk,
                                     " from disk, the others from memory) in ", milliseconds, " ms");
-    if (!feeds.empty()) text += ", for " + shapes_text(signature_, feeds);
+    if (const std::string shapes = shapes_text(signature_, run); !shapes.empty()) text += ", for " + shapes;
     if (log_enabled(LogLevel::info)) log_line(LogLevel::info, text);
     const std::lock_guard lock(mutex_);
     history_.push_back(concat(text, "\n   because: ", why));

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/shared_cache.h"
-#include "runtime/feed_pattern.h"
+#include "runtime/run_pattern.h"
 #include "runtime/variant.h"
 
 namespace topstitch {
@@ -35,12 +35,12 @@ public:
     PreparedRun prepare(const GraphData& graph, std::span<const NDArray> inputs, std::span<const NDArray> results);
     // The same when these shapes have been compiled for; none otherwise.
     std::optional<PreparedRun> prepare_if_compiled(std::span<const NDArray> inputs, std::span<const NDArray> results);
-    // Results may have any strides. Without them: new arrays. None when the work exceeds the limit of `control`.
+    // Without `results`: new arrays. None when the work exceeds the limit of `control`.
     static std::optional<std::vector<NDArray>> execute(const PreparedRun& run, std::span<const NDArray> inputs,
                                                        std::span<const NDArray> results, const RunControl& control);
 
-    // The variant for these shapes, compiled if it is new.
-    std::shared_ptr<const Variant> variant_for(const GraphData& graph, const std::vector<FeedLayout>& feeds,
+    // The variant for these arrays, compiled if it is new.
+    std::shared_ptr<const Variant> variant_for(const GraphData& graph, const RunLayout& run,
                                                std::vector<std::int64_t>& symbols);
     std::shared_ptr<const Variant> latest() const;
     int variants() const;
@@ -55,16 +55,16 @@ private:
         std::shared_ptr<const Variant> variant;
         std::vector<Sizes> shapes;  // those it was compiled for
     };
-    // Checks all but the results; the variant is still to be found.
+    // Checks all but the types of the results; the variant is still to be found.
     PreparedRun checked(std::span<const NDArray> inputs, std::span<const NDArray> results) const;
-    // The variant for these shapes if there is one. The pattern is kept for whoever compiles.
-    std::shared_ptr<const Variant> known_variant(const std::vector<FeedLayout>& feeds,
-                                                 std::vector<std::int64_t>& symbols, Pattern& pattern, bool& known);
+    // The variant for these arrays if there is one. The pattern is kept for whoever compiles.
+    std::shared_ptr<const Variant> known_variant(const RunLayout& run, std::vector<std::int64_t>& symbols,
+                                                 Pattern& pattern, bool& known);
     std::shared_ptr<const Variant> find(const Pattern& pattern, std::span<const std::int64_t> symbols, bool& known);
-    std::shared_ptr<const Variant> compile(const GraphData& graph, const std::vector<FeedLayout>& feeds, bool exact);
-    // How the shapes differ from those that have been compiled. While holding the mutex.
-    std::string why_new(const std::vector<FeedLayout>& feeds, bool known) const;
-    void note(const Variant& variant, const std::string& why, const std::vector<FeedLayout>& feeds);
+    std::shared_ptr<const Variant> compile(const GraphData& graph, const RunLayout& run, bool exact);
+    // How the arrays differ from those that have been compiled for. While holding the mutex.
+    std::string why_new(const RunLayout& run, bool known) const;
+    void note(const Variant& variant, const std::string& why, const RunLayout& run);
 
     Signature signature_;
     std::string why_;  // this signature was new to the graph

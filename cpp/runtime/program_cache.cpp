@@ -3,6 +3,7 @@
 #include "runtime/program_cache.h"
 
 #include <map>
+#include <optional>
 
 #include "core/settings.h"
 #include "graph/hash.h"
@@ -33,6 +34,12 @@ void add_program(Hash128& hash, const Program& program) {
         hash.add(static_cast<std::uint64_t>(state.assigned));
     }
     for (TensorRef result : program.results) add_ref(hash, result);
+    for (const std::optional<Layout>& layout : program.layouts) {
+        hash.add(static_cast<std::uint64_t>(layout.has_value()));
+        if (!layout) continue;
+        hash.add(std::string_view(layout->strides.str()));
+        for (const std::int64_t axis : layout->reversed) hash.add(static_cast<std::uint64_t>(axis));
+    }
     for (const DimEquality& equality : program.assumptions) {
         hash.add(std::string_view(equality.a.str()));
         hash.add(std::string_view(equality.b.str()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/element_lowering.h"
+#include "ops/memory.h"
 
 namespace topstitch::stitch {
 
@@ -211,6 +212,19 @@ private:
 bool is_scalar_constant(const GraphData& graph, TensorRef ref) {
     const OpNode& node = graph.op(ref.op);
     return node.def->name == "constant" && std::get<NDArray>(node.attributes[0]).size() == 1;
+}
+
+Index memory_offset(const Program& program, TensorRef ref, const Indices& at) {
+    const Shape& shape = program.graph->type(ref).shape;
+    const Layout* layout = program.layout_of(ref);
+    return layout == nullptr ? row_major_offset(shape, at)
+                             : ops::strided_offset(shape, layout->strides, layout->reversed, at);
+}
+
+Dim memory_size(const Program& program, TensorRef ref) {
+    const Shape& shape = program.graph->type(ref).shape;
+    const Layout* layout = program.layout_of(ref);
+    return layout == nullptr ? shape.num_elements() : ops::spanned(shape, layout->strides);
 }
 
 std::vector<OpAccess> find_accesses(const Program& program, bool look_through) {

@@ -40,6 +40,10 @@ struct OpAccess {
 // The access of every operation of the program; with `look_through` views are inlined into their readers.
 std::vector<OpAccess> find_accesses(const Program& program, bool look_through);
 
+// Where an element of a tensor lies in its buffer, and how many elements that spans: a result may be strided.
+Index memory_offset(const Program& program, TensorRef ref, const Indices& at);
+Dim memory_size(const Program& program, TensorRef ref);
+
 // True for constants of one element, which kernels hold as immediates.
 bool is_scalar_constant(const GraphData& graph, TensorRef ref);
 

@@ -19,7 +19,8 @@ Index row_major(const std::vector<std::pair<Index, Dim>>& digits) {
 
 KernelWriter::KernelWriter(const Program& program, const Partition& partition, const Region& region,
                            const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
-    : graph_(*program.graph),
+    : program_(program),
+      graph_(*program.graph),
       partition_(partition),
       region_(region),
       schedule_(schedule),
@@ -105,8 +106,7 @@ Value KernelWriter::operand(TensorRef ref, const Indices& at, ValueId guard) {
         return member_value(ref.op);
     }
     if (member || access(ref.op).inlined) return computed(ref.op, at, guard);
-    const TensorType& type = graph_.type(ref);
-    return load_element(b_, buffer(ref, false), type.dtype, row_major_offset(type.shape, at), guard);
+    return load_element(b_, buffer(ref, false), graph_.type(ref).dtype, memory_offset(program_, ref, at), guard);
 }
 
 Value KernelWriter::constant(TensorRef ref) {
@@ -177,7 +177,7 @@ int KernelWriter::buffer(TensorRef ref, bool writing) {
     BufferParam param;
     param.name = graph_.op(ref.op).name.empty() ? concat("t", ref.op) : graph_.op(ref.op).name;
     param.dtype = stored_dtype(type.dtype);
-    param.size = type.shape.num_elements() * Dim(is_complex(type.dtype) ? 2 : 1);
+    param.size = memory_size(program_, ref) * Dim(is_complex(type.dtype) ? 2 : 1);
     const bool read_back = writing && region_.members.contains(ref.op) && phases_.row.at(ref.op) &&
                            phases_.pass.at(ref.op) + 1 < phases_.passes;
     param.role = replaced_here || read_back ? BufferParam::Role::inout

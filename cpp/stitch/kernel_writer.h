@@ -69,7 +69,7 @@ protected:
     int add_buffer(const loopir::BufferParam& param, KernelArgument argument);
     // Scratch memory of the region, shared by its kernels: number `number`.
     int scratch_buffer(const std::string& name, int number, DType type, const Dim& size, bool writing);
-    Index output_offset(OpId op) { return row_major_offset(graph_.op(op).outputs[0].shape, home(op)); }
+    Index output_offset(OpId op) { return memory_offset(program_, {op, 0}, home(op)); }
     // All values are computed before the first store: an output may replace a variable in place, and nothing may
     // read the variable's new value by mistake.
     void store_outputs(const std::function<bool(OpId)>& due);
@@ -86,6 +86,7 @@ protected:
         Value value;
     };
 
+    const Program& program_;
     const GraphData& graph_;
     const Partition& partition_;
     const Region& region_;

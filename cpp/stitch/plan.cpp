@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "ops/element_lowering.h"
 #include "stitch/phases.h"
 
 namespace topstitch::stitch {
@@ -151,6 +150,12 @@ private:
         return id;
     }
 
+    bool is_packed(int buffer) const {
+        const PlanBuffer& result = plan_.buffers[static_cast<std::size_t>(buffer)];
+        return result.kind != PlanBuffer::Kind::result || program_.layouts.empty() ||
+               !program_.layouts[static_cast<std::size_t>(result.index)];
+    }
+
     void add_copies() {
         for (const Program::State& state : program_.states) {
             if (!state.assigned) continue;
@@ -171,6 +176,7 @@ private:
     }
 
     void copy(int from, int to) {
+        internal_check(is_packed(from) && is_packed(to), "a strided result is to be copied");
         plan_.buffers[static_cast<std::size_t>(from)].last_use = static_cast<int>(plan_.steps.size());
         plan_.copies.push_back({from, to});
     }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/element_lowering.h"
-
 namespace topstitch::stitch {
 
 namespace {
@@ -326,13 +324,12 @@ std::vector<RegionAccess> buffer_accesses(const Program& program, const Partitio
         for (const Request& request : partition.accesses[static_cast<std::size_t>(op)].requests) {
             if (region.members.contains(request.tensor.op) || is_scalar_constant(*program.graph, request.tensor))
                 continue;
-            const Shape& shape = program.graph->type(request.tensor).shape;
-            accesses.push_back({request.tensor, row_major_offset(shape, over_region(request.at, member)), false});
+            accesses.push_back(
+                {request.tensor, memory_offset(program, request.tensor, over_region(request.at, member)), false});
         }
     }
     for (OpId op : region.outputs) {
-        const Shape& shape = program.graph->type({op, 0}).shape;
-        accesses.push_back({{op, 0}, row_major_offset(shape, region.members.at(op).home), true});
+        accesses.push_back({{op, 0}, memory_offset(program, {op, 0}, region.members.at(op).home), true});
     }
     return accesses;
 }

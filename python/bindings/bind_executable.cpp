@@ -15,42 +15,54 @@ namespace topstitch::bindings {
 
 namespace {
 
+// What a run returns: `out`, when it was given.
+py::object results_or(const py::object& out, const TargetForm& form, std::vector<NDArray> results) {
+    return out.is_none() ? form.fill(std::move(results)) : out;
+}
+
+PyJob job_of(const Executable& executable, std::vector<NDArray> inputs, const TargetForm& form, const py::object& out,
+             const std::optional<Queue>& queue) {
+    return {executable.run_async(std::move(inputs), form.arrays_of(out), queue.value_or(default_queue())),
+            [form, out](std::vector<NDArray> results) { return results_or(out, form, std::move(results)); }};
+}
+
 py::object graph_run(const Graph& graph, const py::object& feeds, const py::object& targets,
-                     const py::object& operations, const py::kwargs& options) {
+                     const py::object& operations, const py::object& out, const py::kwargs& options) {
     const PythonFeeds given(feeds);
     const TargetForm form(targets);
     const Executable executable = find_executable(graph, given.tensors, form.tensors(),
                                                   operations_from_python(operations), options_from_python(options));
-    return form.fill(run_interruptibly(executable, given.arrays, {}));
+    return results_or(out, form, run_interruptibly(executable, given.arrays, form.arrays_of(out)));
 }
 
 PyJob graph_run_async(const Graph& graph, const py::object& feeds, const py::object& targets,
-                      const py::object& operations, const std::optional<Queue>& queue, const py::kwargs& options) {
+                      const py::object& operations, const py::object& out, const std::optional<Queue>& queue,
+                      const py::kwargs& options) {
     PythonFeeds given(feeds);
     const TargetForm form(targets);
     const Executable executable = find_executable(graph, given.tensors, form.tensors(),
                                                   operations_from_python(operations), options_from_python(options));
-    return {executable.run_async(std::move(given.arrays), {}, queue.value_or(default_queue())),
-            [form](std::vector<NDArray> results) { return form.fill(std::move(results)); }};
+    return job_of(executable, std::move(given.arrays), form, out, queue);
 }
 
 // Encoding is quick once it is compiled.
 std::vector<NDArray> encode_interruptibly(const Executable& executable, CommandBuffer& commands,
                                           std::vector<NDArray> inputs, std::vector<NDArray> results) {
     commands.check_open("encode");
-    if (!executable.is_compiled_for(inputs))
+    if (!executable.is_compiled_for(inputs, results))
         work_interruptibly([executable, inputs, results] { executable.prepare(inputs, results); });
     const ReleaseGil release;
     return executable.encode(commands, std::move(inputs), std::move(results));
 }
 
 py::object graph_encode(const Graph& graph, CommandBuffer& commands, const py::object& feeds, const py::object& targets,
-                        const py::object& operations, const py::kwargs& options) {
+                        const py::object& operations, const py::object& out, const py::kwargs& options) {
     PythonFeeds given(feeds);
     const TargetForm form(targets);
     const Executable executable = find_executable(graph, given.tensors, form.tensors(),
                                                   operations_from_python(operations), options_from_python(options));
-    return form.fill(encode_interruptibly(executable, commands, std::move(given.arrays), {}));
+    return results_or(out, form,
+                      encode_interruptibly(executable, commands, std::move(given.arrays), form.arrays_of(out)));
 }
 
 PyExecutable graph_compile(const Graph& graph, const py::object& feeds, const py::object& targets,
@@ -103,25 +115,19 @@ std::vector<NDArray> inputs_of(const PyExecutable& self, const py::args& inputs)
 
 py::object executable_run(const PyExecutable& self, const py::args& inputs, const py::object& out) {
     const std::vector<NDArray> arrays = inputs_of(self, inputs);
-    std::vector<NDArray> results = run_interruptibly(self.executable, arrays, out_from_python(out));
-    if (!out.is_none()) return out;
-    return self.form.fill(std::move(results));
+    return results_or(out, self.form, run_interruptibly(self.executable, arrays, self.form.arrays_of(out)));
 }
 
 PyJob executable_run_async(const PyExecutable& self, const py::args& inputs, const py::object& out,
                            const std::optional<Queue>& queue) {
-    Job job = self.executable.run_async(inputs_of(self, inputs), out_from_python(out), queue.value_or(default_queue()));
-    if (!out.is_none()) return {std::move(job), [out](const std::vector<NDArray>&) { return out; }};
-    return {std::move(job), [form = self.form](std::vector<NDArray> results) { return form.fill(std::move(results)); }};
+    return job_of(self.executable, inputs_of(self, inputs), self.form, out, queue);
 }
 
 py::object executable_encode(const PyExecutable& self, CommandBuffer& commands, const py::args& inputs,
                              const py::object& out) {
     std::vector<NDArray> arrays = inputs_of(self, inputs);
-    std::vector<NDArray> results =
-        encode_interruptibly(self.executable, commands, std::move(arrays), out_from_python(out));
-    if (!out.is_none()) return out;
-    return self.form.fill(std::move(results));
+    return results_or(out, self.form,
+                      encode_interruptibly(self.executable, commands, std::move(arrays), self.form.arrays_of(out)));
 }
 
 // A dict {placeholder: ShapedType}, or ShapedTypes in the order of the feeds.
@@ -231,13 +237,14 @@ void bind_profile(py::module_& m) {
 
 void bind_executable_class(py::module_& m) {
     py::class_<PyExecutable>(m, "Executable", "A compiled graph: run it on arrays in the order of `feeds`.")
-        .def(
-            "run", &executable_run, py::kw_only(), py::arg("out") = py::none(),
-            "Run on arrays in the order of `feeds` (as arguments or as one list). Results have the form of the "
-            "targets, or are\nwritten into `out` (an array, or a list of arrays: writable, of the right dtypes and "
-            "shapes).\nRaises ValueError/TypeError when an array does not fit; nothing is changed then. Ctrl-C returns "
-            "at once: the run is\ncancelled if it has not changed a variable yet, else it goes on to its end in the "
-            "background.")
+        .def("run", &executable_run, py::kw_only(), py::arg("out") = py::none(),
+             "Run on arrays in the order of `feeds` (as arguments or as one list). Results have the form of the "
+             "targets, or are\nwritten into `out` (an array, a list of arrays, or for a dict of targets a dict: "
+             "writable, of "
+             "the right dtypes and\nshapes, of any strides), which is returned then. Raises ValueError/TypeError when "
+             "an array does not fit; nothing is changed then. Ctrl-C returns "
+             "at once: the run is\ncancelled if it has not changed a variable yet, else it goes on to its end in the "
+             "background.")
         .def("run_async", &executable_run_async, py::kw_only(), py::arg("out") = py::none(),
              py::arg("queue") = py::none(),
              "As run(), but returns at once with a Job. The arrays must not be changed until it is done. `queue` "
@@ -298,21 +305,22 @@ void bind_graph_methods(const py::object& graph) {
     const auto feeds = py::arg("feeds") = py::none();
     const auto targets = py::arg("targets") = py::none();
     const auto operations = py::arg("operations") = py::none();
+    const auto out = py::arg("out") = py::none();
     add_method(graph, "run", &graph_run,
                "Run the graph: feeds is {placeholder: array}, targets a tensor or a list, tuple or dict of tensors, "
                "operations what\nassign() returned. Compiles at the first call for this combination. Results have the "
-               "form of targets. Raises\nValueError/TypeError when something does not fit; variables are unchanged "
-               "then. Ctrl-C returns at once, as in Executable.run.",
-               feeds, targets, operations);
+               "form of targets, or are\nwritten into `out`, as in Executable.run. Raises ValueError/TypeError when "
+               "something does not fit; variables are\nunchanged then. Ctrl-C returns at once, as in Executable.run.",
+               feeds, targets, operations, py::kw_only(), out);
     add_method(
         graph, "run_async", &graph_run_async,
         "As run(), but returns at once with a Job; compiling is part of it. The arrays must not be changed until "
         "it is done.\n`queue` defaults to one that all runs share.",
-        feeds, targets, operations, py::kw_only(), py::arg("queue") = py::none());
+        feeds, targets, operations, py::kw_only(), out, py::arg("queue") = py::none());
     add_method(graph, "encode", &graph_encode,
                "Add a run to a command buffer, as Executable.encode does. Returns the arrays that it will fill, in the "
                "form of targets.",
-               py::arg("command_buffer"), feeds, targets, operations);
+               py::arg("command_buffer"), feeds, targets, operations, py::kw_only(), out);
     add_method(graph, "compile", &graph_compile,
                "Compile ahead of time: feeds is {placeholder: ShapedType} (or a list of placeholders, as they are "
                "declared).\nReturns an Executable.",

@@ -102,6 +102,34 @@ py::object TargetForm::fill(std::vector<NDArray> results) const {
     return filled;
 }
 
+std::vector<NDArray> TargetForm::arrays_of(const py::object& out) const {
+    if (out.is_none()) return {};
+    std::vector<py::object> values;  // kept alive: conversions run the caller's code
+    if (py::isinstance<py::dict>(out)) {
+        if (!py::isinstance<py::dict>(targets_))
+            throw TypeError("[run] out is a dict, but targets is none; give an array, or a list in their order");
+        const auto given = out.cast<py::dict>();
+        for (const auto& [key, target] : targets_.cast<py::dict>()) {
+            if (given.contains(key)) values.push_back(given[key]);
+        }
+        if (values.size() != tensors_.size() || given.size() != values.size())
+            throw UserError("[run] the keys of out must be those of targets");
+    } else if (py::isinstance<py::list>(out) || py::isinstance<py::tuple>(out)) {
+        for (const py::handle& value : out) values.push_back(py::reinterpret_borrow<py::object>(value));
+    } else {
+        values.push_back(out);
+    }
+    if (values.size() != tensors_.size()) {
+        throw UserError(concat("[run] out has ", values.size(), values.size() == 1 ? " array" : " arrays", ", but ",
+                               tensors_.size(), " are needed: one for each target"));
+    }
+    // Never a copy: the caller would not see what was written into it.
+    std::vector<NDArray> arrays;
+    for (const py::object& value : values)
+        arrays.push_back(ndarray_from_python(value, std::nullopt, "[run] out", CopyMode::never));
+    return arrays;
+}
+
 PythonFeeds::PythonFeeds(const py::object& feeds) {
     if (feeds.is_none()) return;
     if (!py::isinstance<py::dict>(feeds))
@@ -164,18 +192,6 @@ NDArray feed_from_python(py::handle value, DType dtype) {
     const bool literal = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr()) || PyList_Check(value.ptr()) ||
                          PyTuple_Check(value.ptr());
     return ndarray_from_python(value, literal ? std::optional(dtype) : std::nullopt, "run");
-}
-
-std::vector<NDArray> out_from_python(const py::object& out) {
-    std::vector<NDArray> given;
-    if (out.is_none()) return given;
-    // Never a copy: the caller would not see what was written into it.
-    const auto view = [](const py::handle& value) {
-        return ndarray_from_python(value, std::nullopt, "[run] out", CopyMode::never);
-    };
-    if (!py::isinstance<py::list>(out) && !py::isinstance<py::tuple>(out)) return {view(out)};
-    for (const py::handle& value : out) given.push_back(view(value));
-    return given;
 }
 
 CompileOptions options_from_python(const py::kwargs& given) {

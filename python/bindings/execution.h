@@ -13,7 +13,8 @@
 
 namespace topstitch::bindings {
 
-// The tensors of `targets`, whatever its form, and a way to put results into the same form.
+// The tensors of `targets`, whatever its form, and a way to put results into the same form. `out` is an array, a list
+// of them in the order of the targets, or for a dict of targets a dict.
 class TargetForm {
 public:
     explicit TargetForm(const pybind11::object& targets);
@@ -21,6 +22,8 @@ public:
     // A Tensor, a list, tuple or dict of them, or None.
     pybind11::object targets() const { return is_list_ ? pybind11::list(targets_) : targets_; }
     pybind11::object fill(std::vector<NDArray> results) const;
+    // The arrays of `out`, never copied; none for None.
+    std::vector<NDArray> arrays_of(const pybind11::object& out) const;
 
 private:
     pybind11::object targets_;  // a list as a tuple
@@ -40,8 +43,6 @@ std::vector<Operation> operations_from_python(const pybind11::object& operations
 
 // Plain numbers and lists take the placeholder's dtype; arrays keep theirs and have to match.
 NDArray feed_from_python(pybind11::handle value, DType dtype);
-// The arrays of `out` (one, or a list of them), never copied.
-std::vector<NDArray> out_from_python(const pybind11::object& out);
 
 // stitch, threads, interpret, optimization_level, deterministic, math, device.
 CompileOptions options_from_python(const pybind11::kwargs& options);

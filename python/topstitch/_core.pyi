@@ -16,6 +16,7 @@ from ._types import ArrayLike, DTypeLike, ShapeLike, TensorLike
 __version__: str
 
 _Key = TypeVar("_Key")
+_Out = TypeVar("_Out")
 
 class TopstitchError(Exception): ...
 class UserError(TopstitchError, ValueError): ...
@@ -401,6 +402,8 @@ class Graph:
         feeds: Mapping[Tensor, ArrayLike] | None,
         targets: Tensor,
         operations: Operation | Sequence[Operation] | None = None,
+        *,
+        out: None = None,
         **options: Unpack[Options],
     ) -> NDArray: ...
     @overload
@@ -409,6 +412,8 @@ class Graph:
         feeds: Mapping[Tensor, ArrayLike] | None,
         targets: Mapping[_Key, Tensor],
         operations: Operation | Sequence[Operation] | None = None,
+        *,
+        out: None = None,
         **options: Unpack[Options],
     ) -> dict[_Key, NDArray]: ...
     @overload
@@ -417,8 +422,20 @@ class Graph:
         feeds: Mapping[Tensor, ArrayLike] | None = None,
         targets: Sequence[Tensor] | None = None,
         operations: Operation | Sequence[Operation] | None = None,
+        *,
+        out: None = None,
         **options: Unpack[Options],
     ) -> list[NDArray]: ...
+    @overload
+    def run(
+        self,
+        feeds: Mapping[Tensor, ArrayLike] | None = None,
+        targets: Tensor | Sequence[Tensor] | Mapping[Any, Tensor] | None = None,
+        operations: Operation | Sequence[Operation] | None = None,
+        *,
+        out: _Out,
+        **options: Unpack[Options],
+    ) -> _Out: ...
     def compile(
         self,
         feeds: Mapping[Tensor, ShapedType] | Sequence[Tensor] | None = None,
@@ -432,6 +449,7 @@ class Graph:
         targets: Tensor | Sequence[Tensor] | Mapping[Any, Tensor] | None = None,
         operations: Operation | Sequence[Operation] | None = None,
         *,
+        out: Any = None,
         queue: Queue | None = None,
         **options: Unpack[Options],
     ) -> Job: ...
@@ -441,6 +459,8 @@ class Graph:
         feeds: Mapping[Tensor, ArrayLike] | None = None,
         targets: Tensor | Sequence[Tensor] | Mapping[Any, Tensor] | None = None,
         operations: Operation | Sequence[Operation] | None = None,
+        *,
+        out: Any = None,
         **options: Unpack[Options],
     ) -> Any: ...
     def compile_async(

@@ -89,7 +89,7 @@ public:
                                                      std::span<const NDArray> results = {}) const;
     // Checks the arrays and compiles for their shapes, without running.
     void prepare(std::span<const NDArray> inputs, std::span<const NDArray> results = {}) const;
-    bool is_compiled_for(std::span<const NDArray> inputs) const;
+    bool is_compiled_for(std::span<const NDArray> inputs, std::span<const NDArray> results = {}) const;
     // Compiles (when the shapes are new) and runs on the queue. The arrays must not be changed until it is done.
     Job run_async(std::vector<NDArray> inputs, std::vector<NDArray> results = {},
                   const Queue& queue = default_queue()) const;
