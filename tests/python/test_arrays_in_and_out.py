@@ -280,7 +280,6 @@ def test_contiguous_feeds_are_not_copied_at_the_run():
         run_on_a_part(mapped, (1 << 21, 1 << 21), (1 << 23, 4))
 
 
-# To be adapted when kernels read through strides: until then a run packs such feeds first, once, which here it cannot.
 @pytest.mark.parametrize("strides", [(1 << 23, 8), (1 << 24, 4)], ids=["steps", "rows"])
 def test_strided_feeds_are_not_copied_at_the_run(strides):
     with sixteen_terabytes() as mapped:

@@ -5,7 +5,6 @@ References are NumPy's, computed in float64; what lies between the elements must
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -431,6 +430,5 @@ def test_tensors_of_torch() -> None:
     x = graph.placeholder((-1, -1))
     given = np.arange(12, dtype=np.float32).reshape(3, 4)
     out = torch.zeros(8, 6)[::2, ::2].T
-    with contextlib.suppress(BufferError):
-        graph.run({x: given}, x * 2, out=out)
+    graph.run({x: given}, x * 2, out=out)
     assert torch.equal(out, torch.from_numpy(given * 2))
