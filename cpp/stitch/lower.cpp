@@ -127,7 +127,8 @@ private:
         for (std::size_t k = 0; k < schedule_.outer.size(); ++k) {
             LoopSpec spec = schedule_.outer[k];
             spec.parallel = spec.parallel && parallel;
-            set_loop(k, begin_loop(spec.name, spec));
+            if (spec.limit) spec.limit = over_kernel(*spec.limit);
+            set_loop(k, begin_loop(spec.name, spec, spec.limit));
         }
     }
     void close_outer() {
@@ -177,8 +178,11 @@ private:
     }
 
     Index region_var(VarId var) const override {
-        return schedule_.region_vars[static_cast<std::size_t>(var)].substitute(
-            [this](VarId loop, const Dim&) { return loops_[static_cast<std::size_t>(loop)]; });
+        return over_kernel(schedule_.region_vars[static_cast<std::size_t>(var)]);
+    }
+    // An index over the schedule's loops, over the kernel's.
+    Index over_kernel(const Index& index) const {
+        return index.substitute([this](VarId loop, const Dim&) { return loops_[static_cast<std::size_t>(loop)]; });
     }
 
     // Row values that are there already: outputs, and those kept for a later pass.

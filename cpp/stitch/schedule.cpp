@@ -16,6 +16,11 @@ constexpr int split_chunks = 32;
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
+// Iterations of the lanes that read across memory before the next lines are begun: as many lines, and pages, are in
+// use.
+constexpr std::int64_t crossing_block = 32;
+constexpr std::int64_t min_crossing_step = 64;  // elements; nearer ones share pages
+
 // A loop to be: one region variable, or several that are walked as one.
 struct Axis {
     Dim extent;
@@ -191,6 +196,24 @@ private:
         return best;
     }
 
+    // The outer axis along which a load is contiguous that takes long steps along the lanes, as in a transposition into
+    // a strided result: -1 when there is none. What the lanes read is soon read again there, if it is still in the
+    // cache.
+    int choose_crossing(int vector) const {
+        if (program_.layouts.empty() || region_.has_reduce || vector < 0) return -1;
+        if (estimate(axes_[static_cast<std::size_t>(vector)].extent) <= crossing_block) return -1;
+        for (const RegionAccess& access : accesses_) {
+            const Dim step = access.offset.coefficient_of(static_cast<VarId>(vector));
+            if (access.store || step.is_unknown() || std::abs(estimate(step)) < min_crossing_step) continue;
+            for (std::size_t a = 0; a < axes_.size(); ++a) {
+                const Dim along = access.offset.coefficient_of(static_cast<VarId>(a));
+                const bool contiguous = along == Dim(1) || along == Dim(-1);
+                if (contiguous && estimate(axes_[a].extent) > crossing_block) return static_cast<int>(a);
+            }
+        }
+        return -1;
+    }
+
     int tile_rows() const { return machine_.vector_registers >= 32 ? 8 : 6; }
 
     Schedule arrange(int vector) const {
@@ -216,21 +239,43 @@ private:
         const auto add_axis = [&](std::vector<LoopSpec>& loops, std::size_t a, bool parallel, int unroll = 1) {
             axis_index[a] = add_loop(loops, {"", axes_[a].extent, parallel, static_cast<int>(a) == vector, unroll});
         };
-        // The rest walked as one parallel loop, its digits recovered by division (once for many elements).
-        const auto add_flattened = [&](const std::vector<std::size_t>& axes, bool parallel) {
+        // Several walked as one parallel loop, its digits recovered by division (once for many elements).
+        const auto add_digits = [&](const std::vector<Dim>& extents) {
             Dim extent = 1;
-            for (std::size_t a : axes) extent = extent * axes_[a].extent;
-            Index left = add_loop(schedule.outer, {"", extent, parallel});
-            for (std::size_t k = axes.size(); k-- > 0;) {
-                const Dim& digit = axes_[axes[k]].extent;
-                axis_index[axes[k]] = k == 0 ? left : mod(left, digit);
-                left = floor_div(left, digit);
+            for (const Dim& digit : extents) extent = extent * digit;
+            Index left = add_loop(schedule.outer, {"", extent, true});
+            std::vector<Index> digits(extents.size());
+            for (std::size_t k = extents.size(); k-- > 0;) {
+                digits[k] = k == 0 ? left : mod(left, extents[k]);
+                left = floor_div(left, extents[k]);
             }
+            return digits;
+        };
+        const auto add_flattened = [&](const std::vector<std::size_t>& axes) {
+            std::vector<Dim> extents;
+            for (std::size_t a : axes) extents.push_back(axes_[a].extent);
+            const std::vector<Index> digits = add_digits(extents);
+            for (std::size_t k = 0; k < axes.size(); ++k) axis_index[axes[k]] = digits[k];
+        };
+        // The lanes in blocks, each for all positions of `crossing` before the next.
+        const auto add_blocks = [&](std::size_t lanes, std::size_t crossing) {
+            std::erase(rest, crossing);
+            std::vector<Dim> extents;
+            for (std::size_t a : rest) extents.push_back(axes_[a].extent);
+            const Dim& extent = axes_[lanes].extent;
+            extents.push_back(ceil_div(extent, crossing_block));
+            extents.push_back(axes_[crossing].extent);
+            const std::vector<Index> digits = add_digits(extents);
+            for (std::size_t k = 0; k < rest.size(); ++k) axis_index[rest[k]] = digits[k];
+            axis_index[crossing] = digits.back();
+            const Index first = digits[rest.size()] * Dim(crossing_block);
+            axis_index[lanes] =
+                first + add_loop(schedule.outer, {"", Dim(crossing_block), false, true, 1, Index(extent) - first});
         };
 
         if (tiled >= 0) {
             const bool many = rest_count >= 2 * machine_.threads;
-            if (many) add_flattened(rest, true);
+            if (many) add_flattened(rest);
             add_axis(schedule.outer, static_cast<std::size_t>(tiled), !many, tile_rows());
             if (!many) {
                 for (std::size_t a : rest) add_axis(schedule.outer, a, false);
@@ -242,8 +287,10 @@ private:
                    estimate(axes_[static_cast<std::size_t>(vector)].extent) >= min_parallel_vectors) {
             add_axis(schedule.outer, static_cast<std::size_t>(vector), true);
             for (std::size_t a : rest) add_axis(schedule.outer, a, false);
+        } else if (const int crossing = vector_outer ? choose_crossing(vector) : -1; crossing >= 0) {
+            add_blocks(static_cast<std::size_t>(vector), static_cast<std::size_t>(crossing));
         } else {
-            add_flattened(rest, true);
+            add_flattened(rest);
             if (vector_outer) add_axis(schedule.outer, static_cast<std::size_t>(vector), false);
         }
         // Lanes go innermost among the row loops.

@@ -25,6 +25,7 @@ struct LoopSpec {
     bool parallel = false;
     bool vector = false;
     int unroll = 1;
+    std::optional<Index> limit = std::nullopt;  // over the loops of the schedule: it stops there, before its extent
 };
 
 // A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis. Packed, both factors

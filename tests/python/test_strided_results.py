@@ -128,6 +128,26 @@ def test_products(sizes: tuple[int, int, int], dynamic: bool, dtype: npt.DTypeLi
         places[1].check(expected.T * 2, "transposed", 0, 0)
 
 
+@pytest.mark.parametrize("shape", [(100, 130), (33, 64), (64, 257), (5, 70, 90)])
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("interpret", [True, False])
+def test_transposed_in_blocks(shape: tuple[int, ...], dynamic: bool, interpret: bool) -> None:
+    rng = np.random.default_rng(6)
+    graph = ts.Graph()
+    x = graph.placeholder((-1,) * len(shape) if dynamic else shape)
+    executable = graph.compile([x], [x * 2, x + 1], interpret=interpret)
+    given = rng.integers(-9, 9, shape).astype(np.float32)
+    for gap in (0, 3):
+        whole = np.full((*shape[:-2], shape[-1] + gap, shape[-2] + gap), 99, np.float32)
+        part = whole[..., : shape[-1], : shape[-2]].swapaxes(-1, -2)
+        place = Place(rng, shape)
+        executable.run(given, out=[part, place.view])
+        assert "(32)" in executable.report().regions[0]["schedule"]
+        np.testing.assert_array_equal(part, given * 2)
+        assert (whole == 99).sum() == whole.size - given.size
+        place.check(given + 1, "random", 0, 0)
+
+
 def test_convolution_and_its_gradients() -> None:
     rng = np.random.default_rng(5)
     x, w = rng.integers(-2, 3, (4, 12, 12, 8)).astype("f"), rng.integers(-2, 3, (3, 3, 8, 16)).astype("f")
