@@ -16,6 +16,7 @@ using loopir::VarId;
 
 constexpr int rows_by_one_vector = 4;
 constexpr int split_chunks = 32;
+constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
@@ -35,20 +36,20 @@ bool walks_as_one(const Index& index, VarId first, VarId second, const Dim& inne
     return outer_step == inner_step * inner;
 }
 
-// How many values of the variable, a number of iterations apart, give the index the same value, as in v // 64 * 16 +
-// v % 16 four do that are 16 apart. Run together, they share what is computed from it.
-int repeats_of(const Index& index, VarId var) {
-    int repeats = 1;
+// In how many iterations in a row the index repeats its values, as v // 64 * 16 + v % 16 does in 64: four iterations
+// have each of 16 values. Run together, they share what is computed from it. 1: it does not repeat.
+std::int64_t span_of_repeats(const Index& index, VarId var) {
+    std::int64_t longest = 1;
     for (const Index::Part& digit : index.parts()) {
         if (digit.term.kind != IndexTerm::Kind::mod || !digit.term.inner->depends_on(var)) continue;
         for (const Index::Part& group : index.parts()) {
             if (group.term.kind != IndexTerm::Kind::floor_div || !(*group.term.inner == *digit.term.inner)) continue;
             const Dim &period = digit.term.extent, &span = group.term.extent;
             if (!period.is_known() || !span.is_known() || group.coefficient != digit.coefficient * period) continue;
-            repeats = std::max(repeats, static_cast<int>(std::min<std::int64_t>(span.value() / period.value(), 8)));
+            if (span.value() > period.value()) longest = std::max(longest, span.value());
         }
     }
-    return repeats;
+    return longest;
 }
 
 // A loop to be: one region variable, or several that are walked as one.
@@ -308,8 +309,10 @@ private:
     // Independent accumulators hide the latency of an addition; long bodies fill the pipeline by themselves.
     void choose_unrolls(Schedule& schedule, int vector) const {
         const double cost = cost_of(partition_, region_);
-        int repeats = 1;
-        for (const Index& use : index_uses_) repeats = std::max(repeats, repeats_of(use, static_cast<VarId>(vector)));
+        std::int64_t span = 1;
+        for (const Index& use : index_uses_) span = std::max(span, span_of_repeats(use, static_cast<VarId>(vector)));
+        const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
+        const int repeats = static_cast<int>(std::clamp<std::int64_t>(span / lanes, 1, max_repeats));
         const auto choose = [&](LoopSpec& loop, bool row) {
             if (!loop.vector) return;
             if (region_.has_contraction && !row) {
