@@ -187,10 +187,11 @@ OpDef standardize_op() {
     def.internal = true;
     def.doc = "(x - mean(x)) / sqrt(variance(x) + epsilon), with mean and variance over axes.";
     def.args = {{"x", "float32 or float64 tensor"}};
-    def.attributes = {axes_attr(), epsilon_attr()};
+    def.attributes = {required_attr("axes", AttributeKind::integers, "axes that are normalised"), epsilon_attr()};
     def.results = {"y"};
     def.infer = [](const OpView& v) {
         require_floating(v, 0);
+        if (v.in_shape(0).has_rank()) normalized_axes(v, "axes", v.in_shape(0).rank());
         return same_type(v);
     };
     def.body = CompositeBody{[](CompositeContext& c) {
@@ -414,9 +415,15 @@ OpDef split_axis_op() {
                       required_attr("parts", AttributeKind::integer, "the length of the first of the two")};
     def.results = {"y"};
     def.infer = [](const OpView& v) {
-        std::vector<Dim> dims = v.in_shape(0).dims();
-        const auto at = static_cast<std::size_t>(v.integer("axis"));
+        std::vector<Dim> dims(v.in_shape(0).has_rank() ? v.in_shape(0).dims() : std::vector<Dim>{});
+        const std::int64_t axis = v.integer("axis");
         const Dim parts(v.integer("parts"));
+        const bool exists = axis >= 0 && axis < static_cast<std::int64_t>(dims.size()) && parts.value() > 0;
+        const auto at = static_cast<std::size_t>(exists ? axis : 0);
+        if (!exists || (dims[at].is_known() && dims[at].value() % parts.value() != 0)) {
+            v.fail(concat("x has shape ", v.in_shape(0).str(), ", whose axis ", axis, " is not divided into ",
+                          parts.str(), " parts; give an axis, and a divisor of its length"));
+        }
         const Dim inner = dims[at].is_unknown() ? Dim::unknown() : exact_div(dims[at], parts);
         dims[at] = parts;
         dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(at) + 1, inner);

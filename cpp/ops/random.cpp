@@ -120,6 +120,7 @@ OpDef advance_op() {
     def.results = {"state"};
     def.infer = [](const OpView& v) {
         require_state(v, 0);
+        check_shape(v);
         const std::int64_t words = v.integer("words");
         if (words != 1 && words != 2 && words != 4) v.fail(concat("words is ", words, ", but must be 1, 2 or 4"));
         return std::vector{state_type()};
