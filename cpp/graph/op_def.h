@@ -151,8 +151,14 @@ public:
 private:
     std::vector<Tensor> inputs_;
 };
+// Operations that keep their identity until lowering, because the stitcher has kernels of its own for them
+// (stitch/lower_attention.cpp). Their expansion says the same in other operations: for evaluate(), for programs that
+// are not stitched, and for derivatives of derivatives.
+enum class Library : std::uint8_t { none, attention, attention_query_gradient, attention_key_value_gradient };
+
 struct CompositeBody {
     std::function<std::vector<Tensor>(CompositeContext&)> expand;
+    Library library = Library::none;
 };
 
 // What the compiler itself knows: placeholder, constant, variable, read, assign.

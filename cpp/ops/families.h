@@ -30,6 +30,7 @@ std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one
 std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax
 std::vector<OpDef> loss_ops();                 // loss.cpp
 std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul
+std::vector<OpDef> attention_ops();            // attention.cpp: scaled dot product attention
 std::vector<OpDef> convolution_ops();          // convolution.cpp: convolutions over one to three axes, transposed ones
 std::vector<OpDef> window_contraction_ops();   // convolution_body.cpp: the contractions that these become
 std::vector<OpDef> window_ops();               // window.cpp: sums, maxima and counts of windows

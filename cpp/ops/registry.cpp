@@ -37,6 +37,7 @@ std::vector<OpDef> collect() {
     add(ops::padding_ops());
     add(ops::indexing_ops());
     add(ops::contraction_ops());
+    add(ops::attention_ops());
     add(ops::convolution_ops());
     add(ops::window_contraction_ops());
     add(ops::window_ops());

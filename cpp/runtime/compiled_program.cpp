@@ -47,7 +47,7 @@ CompiledProgram::CompiledProgram(Program program, const Hints& hints, const Comp
         // Bodies ask about dims too, so the assumptions hold until everything is lowered.
         const ScopedDimAssumptions scope(&assumptions);
         require_decided(program);
-        program = canonicalize(program);
+        program = canonicalize(program, options.stitch);
         require_decided(program);
         report_.pass_milliseconds = milliseconds_since(start);
         stitch::StitchOptions stitch_options;

@@ -83,6 +83,12 @@ public:
           request_(request) {}
 
     MergeResult run() {
+        for (OpId op : {tensor_.op, reader_}) {
+            if (context_.accesses[static_cast<std::size_t>(op)].library != Library::none) {
+                return refuse(
+                    concat("`", context_.graph.op(op).def->name, "` has kernels of its own, which nothing joins"));
+            }
+        }
         if (request_.dynamic) return refuse("its elements are picked by a computed index");
         if (request_.guarded && producer_.has_reduce)
             return refuse("it is read only where a condition holds, and holds a reduction");

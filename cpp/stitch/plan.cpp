@@ -40,6 +40,7 @@ private:
             if (!state.assigned || state.after == state.before) continue;
             const int writer = partition_.region_of[static_cast<std::size_t>(state.after.op)];
             if (writer < 0 || in_place_.contains(state.after.op)) continue;
+            if (graph_.op(state.after.op).outputs.size() > 1) continue;  // which of them, in_place_ does not say
             if (can_replace(partition_.regions[static_cast<std::size_t>(writer)], writer, state)) {
                 in_place_[state.after.op] = state.before;
             }
@@ -85,7 +86,7 @@ private:
             buffer.first_use = buffer.last_use = static_cast<int>(plan_.steps.size());
             plan_.buffers.push_back(buffer);
         }
-        const Dim work = work_of(region);
+        const Dim work = lowered.work ? *lowered.work : work_of(region);
         for (const LoweredKernel& kernel : lowered.kernels) {
             PlanStep step;
             step.kernel = static_cast<int>(plan_.kernels.size());
@@ -199,11 +200,21 @@ private:
         return type.shape.num_elements() * Dim(static_cast<std::int64_t>(size_of(type.dtype)));
     }
 
+    Dim bytes_of_results(OpId op) const {
+        Dim bytes = 0;
+        for (std::size_t k = 0; k < graph_.op(op).outputs.size(); ++k) {
+            bytes = bytes + bytes_of({op, static_cast<std::int32_t>(k)});
+        }
+        return bytes;
+    }
+
     void report_region(const Region& region, const Schedule& schedule, const LoweredRegion& lowered,
                        const std::string& name) {
         RegionReport report;
         report.name = name;
-        report.schedule = schedule.tiling ? str(*schedule.tiling, region) : schedule.str();
+        report.schedule = schedule.attention ? str(*schedule.attention)
+                          : schedule.tiling  ? str(*schedule.tiling, region)
+                                             : schedule.str();
         std::set<TensorRef> read;
         for (const auto& [op, member] : region.members) {
             report.operations.push_back(describe(op));
@@ -212,12 +223,12 @@ private:
                     read.insert(request.tensor);
             }
             const bool stored = std::find(region.outputs.begin(), region.outputs.end(), op) != region.outputs.end();
-            if (stored) { report.bytes_written = report.bytes_written + bytes_of({op, 0}); }
+            if (stored) { report.bytes_written = report.bytes_written + bytes_of_results(op); }
             // Operation by operation, each tensor would be written once and read once for each of its readers.
             std::int64_t uses = stored ? 0 : 1;
             for (OpId reader : partition_.readers[static_cast<std::size_t>(op)])
                 uses += region.members.contains(reader) ? 1 : 0;
-            report.bytes_saved = report.bytes_saved + bytes_of({op, 0}) * Dim(uses);
+            report.bytes_saved = report.bytes_saved + bytes_of_results(op) * Dim(uses);
             if (const auto replaced = in_place_.find(op); replaced != in_place_.end()) {
                 report.in_place.push_back(describe(replaced->second.op));
             }

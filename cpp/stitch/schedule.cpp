@@ -349,6 +349,12 @@ int unroll_for(double cost) {
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
                          const StitchOptions& options, const Machine& machine) {
+    const OpId last = region.members.rbegin()->first;
+    if (partition.accesses[static_cast<std::size_t>(last)].library != Library::none) {
+        Schedule schedule;
+        schedule.attention = choose_attention_tiling(program, last, options, machine);
+        return schedule;
+    }
     return Scheduler(program, partition, region, options, machine).run();
 }
 

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import scipy.special as special
 
+from attention_reference import attend, attend_with_sinks
 from pool_reference import pooled
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -428,6 +429,16 @@ CASES: dict[str, list[Case]] = {
                Case(np.matmul, ((2, 1, 4, 6), (3, 6, 5)), dtypes=REALS, tolerance=32),
                Case(np.matmul, ((6,), (6, 5)), dtypes=REALS, tolerance=32), Case(np.matmul, ((4, 6), (6,)), dtypes=REALS, tolerance=32),
                Case(np.matmul, ((6,), (6,)), dtypes=REALS, tolerance=32)],
+    # --- attention
+    "scaled_dot_product_attention": [
+        Case(attend, ((2, 4, 5, 6), (2, 2, 7, 6), (2, 2, 7, 3)), tolerance=16),
+        Case(lambda q, k, v, m: attend(q, k, v, m, scale=0.3, causal=True), ((4, 6), (9, 6), (9, 5), (4, 9)),
+             attrs={"scale": 0.3, "causal": True}, dtypes=REALS, tolerance=16),
+        Case(attend, ((3, 5, 6), (1, 7, 6), (1, 7, 3), (3, 1, 7)), dtypes=REALS, input_dtypes=(None, None, None, "bool"), tolerance=16)],
+    "scaled_dot_product_attention_with_sinks": [
+        Case(attend_with_sinks, ((2, 4, 5, 6), (2, 2, 7, 6), (2, 2, 7, 3), (4,)), tolerance=16),
+        Case(lambda *x: attend_with_sinks(*x, causal=True), ((2, 5, 6), (2, 7, 6), (2, 7, 3), (2,), (5, 7)), attrs={"causal": True},
+             dtypes=REALS, tolerance=16)],
 }  # fmt: skip
 
 # Rows that build on this file.
