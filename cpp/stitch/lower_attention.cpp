@@ -61,11 +61,12 @@ public:
         const int total = row_buffer("total", 0);
         const int decay = local_buffer("decay", type_, panel_columns());
         const int weights = weight_buffer("weights");
+        const Streaming keys = begin_streaming("key", shapes_.features, tiling_.feature_rows);
+        const Streaming values = begin_streaming("value", shapes_.value_features, tiling_.value_feature_rows);
 
         begin_block();
-        const Streaming keys = pack_streaming("key", key, kv_head, shapes_.features, tiling_.feature_rows);
-        const Streaming values =
-            pack_streaming("value", value, kv_head, shapes_.value_features, tiling_.value_feature_rows);
+        fill_streaming(keys, key, kv_head);
+        fill_streaming(values, value, kv_head);
         meet_panel();
         write_scores(weights, keys, queries);
         soften(weights, largest, total, decay);
@@ -94,10 +95,12 @@ public:
         Gathered sums = begin_gathered("query_gradient", shapes_.features, tiling_.feature_rows);
         const int weights = weight_buffer("weights");
         const int by_weights = weight_buffer("by_weights");
+        const Streaming keys = begin_streaming("key", shapes_.features, tiling_.feature_rows);
+        const Streaming values = begin_streaming("value", shapes_.value_features, 1);
 
         begin_block();
-        const Streaming keys = pack_streaming("key", key, kv_head, shapes_.features, tiling_.feature_rows);
-        const Streaming values = pack_streaming("value", value, kv_head, shapes_.value_features, 1);
+        fill_streaming(keys, key, kv_head);
+        fill_streaming(values, value, kv_head);
         meet_panel();
         write_scores(weights, keys, queries);
         write_scores(by_weights, values, gradients);
@@ -130,12 +133,13 @@ public:
         Gathered by_value = begin_gathered("value_gradient", shapes_.value_features, tiling_.value_feature_rows);
         const int weights = weight_buffer("weights");
         const int by_scores = weight_buffer("by_scores");
+        const Streaming queries = begin_streaming("query", shapes_.features, tiling_.feature_rows);
+        const Streaming gradients = begin_streaming("gradient", shapes_.value_features, tiling_.value_feature_rows);
 
         head_ = kv_head * shapes_.group + begin_loop("member", {"member", shapes_.group});
         begin_block();
-        const Streaming queries = pack_streaming("query", query, head_, shapes_.features, tiling_.feature_rows);
-        const Streaming gradients =
-            pack_streaming("gradient", in_gradient, head_, shapes_.value_features, tiling_.value_feature_rows);
+        fill_streaming(queries, query, head_);
+        fill_streaming(gradients, in_gradient, head_);
         meet_panel();
         write_scores(weights, queries, keys);
         write_scores(by_scores, gradients, values);
@@ -169,10 +173,11 @@ private:
         int buffer = -1;
         Dim features;
     };
-    // A block of the others: [token, feature], padded with features of 0.
+    // A block of the others: [token, feature], with room for a last panel of features.
     struct Streaming {
         PackedPanels layout;
         int buffer = -1;
+        Dim features;
     };
     // Sums over the streaming tokens: [panel, feature, token of the panel].
     struct Gathered {
@@ -195,10 +200,6 @@ private:
         return b_.div(number(1), b_.op(ScalarOp::sqrt, b_.cast(b_.index_value(Index(features)), type_)));
     }
 
-    ValueId both(ValueId a, ValueId b) {
-        if (a == no_value || b == no_value) return a == no_value ? b : a;
-        return b_.op(ScalarOp::bit_and, a, b);
-    }
     ValueId less(const Index& a, const Index& b) { return b_.op(ScalarOp::lt, b_.index_value(a), b_.index_value(b)); }
     Index smaller(const Index& a, const Index& b) {
         return Index::value(b_.op(ScalarOp::min, b_.index_value(a), b_.index_value(b)));
@@ -330,14 +331,18 @@ private:
     bool causal() const { return node_.view.flag("causal"); }
     bool keys_stay() const { return library_ == Library::attention_key_value_gradient; }
 
-    // So many tokens of the block matter to the panel; none: all of them.
+    // So many tokens are left for the block; none: enough for all of it.
+    std::optional<Index> streaming_rest() const {
+        if (streaming_count_.is_known() && streaming_count_.value() % tiling_.block == 0) return std::nullopt;
+        return Index(streaming_count_) - first_streaming_;
+    }
+
+    // So many of its tokens matter to the panel.
     std::optional<Index> streaming_limit() {
-        const Index rest = Index(streaming_count_) - first_streaming_;
-        const bool whole = streaming_count_.is_known() && streaming_count_.value() % tiling_.block == 0;
-        const std::optional<Index> within = whole ? std::nullopt : std::optional<Index>(rest);
-        if (!causal() || keys_stay()) return within;
+        const std::optional<Index> rest = streaming_rest();
+        if (!causal() || keys_stay()) return rest;
         const Index seen = own_token(0) + panel_columns() - first_streaming_;
-        return within ? smaller(*within, seen) : seen;
+        return rest ? smaller(*rest, seen) : seen;
     }
 
     template <typename Body>
@@ -347,24 +352,25 @@ private:
         close(1);
     }
 
-    Streaming pack_streaming(const std::string& name, int input, const Index& head, const Dim& features, int rows) {
-        const Dim padded = ceil_div(features, rows) * Dim(rows);
-        Streaming block{{tiling_.panel_rows, padded + feature_padding, false}, -1};
-        block.buffer = local_buffer(name, type_, Dim(tiling_.block) * block.layout.depth);
-        const Index rest = Index(streaming_count_) - first_streaming_;
-        const bool whole = streaming_count_.is_known() && streaming_count_.value() % tiling_.panel_rows == 0;
-        const Index panel = begin_loop("panel", {"panel", Dim(tiling_.block / tiling_.panel_rows)},
-                                       floor_div(rest + Dim(tiling_.panel_rows - 1), tiling_.panel_rows));
-        pack_panel(block.layout, block.buffer, panel, padded, std::nullopt,
-                   [&](const Index& element, const Index& feature) {
-                       forget_values();
-                       const Index token = first_streaming_ + panel * Dim(tiling_.panel_rows) + element;
-                       ValueId guard = whole ? no_value : less(token, streaming_count_);
-                       if (!(padded == features)) guard = both(guard, less(feature, features));
-                       return token_operand(input, head, token, feature, guard);
-                   });
+    // Zeros, since panels at the edge reach past the last token and the last feature: what they make of that, or of the
+    // tokens of an earlier block, nobody looks at.
+    Streaming begin_streaming(const std::string& name, const Dim& features, int rows) {
+        const Dim depth = ceil_div(features, rows) * Dim(rows) + feature_padding;
+        Streaming block{{tiling_.panel_rows, depth, false}, -1, features};
+        const Dim size = Dim(tiling_.block) * depth;
+        block.buffer = local_buffer(name, type_, size);
+        b_.store(block.buffer, begin_loop("at", {"at", size, false, true, 4}), number(0));
         close(1);
         return block;
+    }
+
+    void fill_streaming(const Streaming& block, int input, const Index& head) {
+        forget_values();
+        const Index t = begin_loop("t", {"t", Dim(tiling_.block)}, streaming_rest());
+        const Index feature = begin_loop("feature", {"feature", block.features, false, true, 2});
+        b_.store(block.buffer, block.layout.offset(0, t, feature),
+                 token_operand(input, head, first_streaming_ + t, feature, no_value));
+        close(2);
     }
 
     // --- Scores and weights: [streaming token, lane], of one panel.
@@ -394,7 +400,7 @@ private:
         const Index streaming = first_streaming_ + t;
         const Index& at_query = keys_stay() ? streaming : own;
         const Index& at_key = keys_stay() ? own : streaming;
-        if (node_.view.num_inputs() > mask_) {
+        if (has_mask()) {
             const TensorType& mask = node_.view.input(mask_);
             Indices at = row_index(head_, at_query);
             at.push_back(at_key);
@@ -402,9 +408,14 @@ private:
             score = mask.dtype == DType::boolean ? b_.select(value, score, number(-infinity)) : b_.add(score, value);
         }
         if (!causal()) return score;
-        return b_.select(less(at_query, at_key), number(-infinity), score);
+        // Compared as numbers of the type of the scores, which fill a vector; close to each other they are exact.
+        const ValueId from_block = b_.cast(b_.index_value(own - first_streaming_), type_);
+        const ValueId in_block = b_.cast(b_.index_value(t), type_);
+        const ValueId hidden =
+            keys_stay() ? b_.op(ScalarOp::lt, in_block, from_block) : b_.op(ScalarOp::lt, from_block, in_block);
+        return b_.select(hidden, number(-infinity), score);
     }
-    bool is_masked() const { return node_.view.num_inputs() > mask_ || causal(); }
+    bool has_mask() const { return node_.view.num_inputs() > mask_; }
 
     // Scores of the panel become weights relative to the largest score so far, and what went before decays.
     void soften(int weights, int largest, int total, int decay) {
@@ -413,13 +424,13 @@ private:
             b_.init_acc(most);
             const auto compare = [&](const Index& t) {
                 ValueId score = b_.load(weights, weight_at(t, lane));
-                if (is_masked()) {
+                if (has_mask() || causal()) {
                     score = masked(score, t, lane);
                     b_.store(weights, weight_at(t, lane), score);
                 }
                 b_.accumulate(most, score);
             };
-            each_streaming(compare, is_masked() ? 1 : maxima_together);
+            each_streaming(compare, has_mask() ? 1 : maxima_together);
             const ValueId before = b_.load(largest, row_at(lane));
             const ValueId now = b_.op(ScalarOp::max, before, b_.acc_read(most));
             // Where all is masked the difference of infinities would be NaN.

@@ -141,6 +141,29 @@ def test_sizes_of_zero(queries: tuple[int, ...], keys: tuple[int, ...], dynamic:
     check(arrays, causal=True, dynamic=dynamic)
 
 
+@pytest.mark.parametrize("features", [200, 256, 1000])
+def test_many_features(features: int) -> None:
+    rng = np.random.default_rng(features)
+    check([normal(rng, (2, 75, features)), normal(rng, (2, 130, features)), normal(rng, (2, 130, 257))])
+
+
+def test_saved_with_its_gradient(tmp_path: Any) -> None:
+    """The operations of the gradient are none that users name, and one of them has two results."""
+    rng = np.random.default_rng(12)
+    arrays = [normal(rng, (2, 9, 4)) for _ in range(3)]
+    graph = ts.Graph()
+    inputs = [graph.placeholder((2, -1, 4), name=name) for name in ("q", "k", "v")]
+    y = ts.scaled_dot_product_attention(*inputs, causal=True)
+    by_key = ts.gradients(ts.sum(y), inputs)[inputs[1]]
+    feeds = dict(zip(inputs, arrays, strict=True))
+    expected = np.asarray(graph.run(feeds, by_key)).copy()
+    executable = graph.compile({x: ts.ShapedType((2, 9, 4)) for x in inputs}, [by_key])
+    executable.save(tmp_path / "attention.safetensors")
+    loaded = ts.Executable.load(tmp_path / "attention.safetensors")
+    (again,) = loaded.run(*arrays)
+    np.testing.assert_array_equal(again, expected)
+
+
 def test_no_features_attends_evenly() -> None:
     value = np.array([[1.0], [2.0], [6.0]], np.float32)
     empty = np.zeros((3, 0), np.float32)
