@@ -115,7 +115,7 @@ Shape broadcast_shapes(const OpView& op, const Shape& a, const Shape& b) {
 Dim dims_quotient(const Dim& dim, const Dim& divisor) {
     if (dim == divisor) return 1;
     if (dim_is_one(divisor)) return dim;
-    if (dim.is_unknown() || divisor.is_unknown()) return Dim::unknown();
+    if (dim.is_unknown() || divisor.is_unknown() || is_number(divisor, 0)) return Dim::unknown();
     const Dim quotient = floor_div(dim, divisor);
     if (quotient * divisor == dim) return quotient;
     if (current_assumptions == nullptr) return Dim::unknown();

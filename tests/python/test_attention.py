@@ -346,6 +346,7 @@ F = "float32"
         (((2, 3, 4), (2, 5, 6), (2, 5, 6)), (F, F, F), "features, 4 and 6, must be equal"),
         (((2, 3, 4), (2, 5, 4), (2, 6, 4)), (F, F, F), "tokens of key and value, 5 and 6"),
         (((3, 3, 4), (2, 5, 4), (2, 5, 4)), (F, F, F), "3 heads and the key 2"),
+        (((2, 3, 4), (0, 5, 4), (0, 5, 4)), (F, F, F), "2 heads and the key 0"),
         (((2, 3, 4), (2, 5, 4), (1, 5, 4)), (F, F, F), "2 heads and the value 1"),
         (((4,), (5, 4), (5, 4)), (F, F, F), "expand_dims"),
         (((3, 4), (5, 4), (5, 4)), (F, "float16", F), "cast"),
