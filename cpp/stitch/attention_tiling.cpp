@@ -33,7 +33,9 @@ AttentionTiling choose_attention_tiling(const Program& program, OpId op, const S
     const NodeView view(*program.graph, node);
     const AttentionShapes shapes = attention_shapes(view.view);
     const bool keys_in_lanes = std::get<CompositeBody>(node.def->body).library == Library::attention_key_value_gradient;
-    const std::int64_t own = options.estimate(keys_in_lanes ? shapes.kv_tokens : shapes.tokens);
+    const Dim& staying = keys_in_lanes ? shapes.kv_tokens : shapes.tokens;
+    // A number that is not known yet may be large the next time.
+    const std::int64_t own = staying.is_known() ? staying.value() : std::max(options.estimate(staying), tile_tokens);
     const Dim& streaming = keys_in_lanes ? shapes.tokens : shapes.kv_tokens;
 
     AttentionTiling tiling;
