@@ -1,5 +1,6 @@
 // Scaled dot product attention: the operations for users, and those for which the stitcher has kernels of its own.
 // What is written here in other operations materialises the scores; it is the reference, and not what users get.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -316,8 +317,34 @@ OpDef key_value_gradient() {
 
 // --- For users.
 
+// Whether each head has one query token, which may as well be one of several in a head that the group shares.
+bool is_group_of_tokens(const OpView& view, const AttentionShapes& shapes, const std::vector<Tensor>& inputs) {
+    const auto decided = [](const Shape& shape) {
+        return std::none_of(shape.dims().begin(), shape.dims().end(), [](const Dim& dim) { return dim.is_unknown(); });
+    };
+    if (!shapes.ranked || !(shapes.tokens == Dim(1)) || view.flag("causal")) return false;
+    if (shapes.group == Dim(1) || shapes.group.is_unknown()) return false;
+    if (inputs[0].rank() < 3 || !decided(inputs[0].shape()) || !decided(shapes.scores())) return false;
+    if (inputs.size() < 4) return true;
+    const Shape& mask = inputs[3].shape();
+    return mask.has_rank() && (mask.rank() < 3 || mask[mask.rank() - 3] == Dim(1));
+}
+
+// The output and the logarithms of the sums.
 std::vector<Tensor> attend(const OpView& view, const std::vector<Tensor>& inputs) {
-    return apply(inputs[0].graph_data(), *find_op("attention"), inputs, attention_attributes(view));
+    const AttentionShapes shapes = attention_shapes(view);
+    const auto attention = [&](const std::vector<Tensor>& given) {
+        return apply(given[0].graph_data(), *find_op("attention"), given, attention_attributes(view));
+    };
+    if (!is_group_of_tokens(view, shapes, inputs)) return attention(inputs);
+    // A key is read once for its group then: the usual case when text is generated token by token.
+    std::vector<Tensor> grouped = inputs;
+    std::vector<Dim> dims = dims_before_heads(inputs[0].shape()).dims();
+    dims.insert(dims.end(), {shapes.kv_heads, shapes.group, shapes.features});
+    grouped[0] = reshape(inputs[0], Shape(std::move(dims)));
+    const std::vector<Tensor> results = attention(grouped);
+    return {reshape(results[0], shapes.with_heads(shapes.heads, {shapes.tokens, shapes.value_features})),
+            reshape(results[1], shapes.rows())};
 }
 
 OpDef scaled_dot_product_attention() {

@@ -171,6 +171,18 @@ def test_no_features_attends_evenly() -> None:
     np.testing.assert_allclose(y, np.full((3, 1), 3.0), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
+def test_one_token_for_each_head(kv_heads: int, dynamic: bool) -> None:
+    """As when text is generated: heads that share a key meet it together."""
+    rng = np.random.default_rng(kv_heads)
+    arrays = [normal(rng, shape) for shape in ((2, 6, 1, 16), (2, kv_heads, 70, 16), (1, kv_heads, 70, 8))]
+    masks = [None, rng.random(70) < 0.5, normal(rng, (2, 1, 1, 70)), rng.random((6, 1, 70)) < 0.5]
+    for mask in masks:
+        check(arrays, mask, dynamic=dynamic)
+    check(arrays, causal=True, dynamic=dynamic)
+
+
 @pytest.mark.parametrize("stitch", [True, False])
 def test_rows_that_attend_to_nothing(stitch: bool) -> None:
     """Zeros, and no NaN in any gradient."""
