@@ -8,37 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from topstitch.examples._command_line import Progress, at_least, number, run_example
+from topstitch.examples._data import Array, batches, small_digits
 
 import topstitch as ts
-
-Array = npt.NDArray[Any]
-
-
-class MissingPackage(Exception):
-    """Something that the example needs is not installed."""
-
-
-def load_digits(seed: int) -> tuple[Array, Array, Array, Array]:
-    """Images scaled to [0, 1] and labels: four fifths for training, one for validation."""
-    try:
-        from sklearn.datasets import load_digits as load
-    except ImportError as error:
-        raise MissingPackage(
-            "the digits come with scikit-learn, which is not installed; "
-            "install it with: pip install 'topstitch[examples]'"
-        ) from error
-    images, labels = load(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(images))
-    images = (images[order] / 16).astype(np.float32)
-    labels = labels[order].astype(np.int32)
-    held_out = len(images) // 5
-    return images[held_out:], labels[held_out:], images[:held_out], labels[:held_out]
 
 
 class Classifier:
@@ -86,59 +63,43 @@ class Classifier:
         return float((np.asarray(logits).argmax(axis=1) == labels).mean())
 
 
-def batches(count: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Indices of random batches that cover all of `count` once; the last may be smaller."""
-    order = rng.permutation(count)
-    for start in range(0, count, size):
-        yield order[start : start + size]
-
-
-def progress(iterable: Any, total: int) -> Any:
-    """A progress bar where there is a terminal and tqdm; the plain iterable elsewhere."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return iterable
-    return tqdm(iterable, total=total, unit="epoch", disable=None)
-
-
 def train(model: Classifier, epochs: int, batch: int, seed: int) -> tuple[float, float, float]:
     """Train; returns the last loss, the validation accuracy and the median time of a step in milliseconds."""
-    images, labels, held_out_images, held_out_labels = load_digits(seed)
-    rng = np.random.default_rng(seed)
+    data = small_digits(seed)
+    images, held_out = data.images.reshape(-1, 64), data.held_out_images.reshape(-1, 64)
     times: list[float] = []
     loss = accuracy = float("nan")
-    bar = progress(range(epochs), epochs)
-    for _ in bar:
-        for pick in batches(len(images), batch, rng):
-            start = time.perf_counter()
-            loss = model.train_step(images[pick], labels[pick])
-            times.append(time.perf_counter() - start)
-        accuracy = model.accuracy(held_out_images, held_out_labels)
-        if hasattr(bar, "set_postfix"):
-            bar.set_postfix(loss=f"{loss:.4f}", accuracy=f"{accuracy:.2%}")
+    with Progress(epochs, "epoch") as progress:
+        for epoch in range(epochs):
+            for pick, _ in batches(len(images), batch, seed, epoch):
+                start = time.perf_counter()
+                loss = model.train_step(images[pick], data.labels[pick])
+                times.append(time.perf_counter() - start)
+            accuracy = model.accuracy(held_out, data.held_out_labels)
+            progress.advance()
+            progress.show(loss=f"{loss:.4f}", accuracy=f"{accuracy:.2%}")
     return loss, accuracy, float(np.median(times)) * 1e3
+
+
+def report(options: argparse.Namespace) -> None:
+    """Train, and print what was stitched and what came of it."""
+    model = Classifier(options.learning_rate, options.seed)
+    loss, accuracy, milliseconds = train(model, options.epochs, options.batch, options.seed)
+    print(model.graph.compile([model.images, model.labels], model.loss, model.updates).report())
+    print(f"last loss {loss:.4f}, {milliseconds:.3f} ms a step (median)")
+    print(f"validation accuracy {accuracy:.2%} on the held-out fifth")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the example; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m topstitch digits", description=__doc__)
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=at_least(1), default=40)
+    parser.add_argument("--batch", type=at_least(1), default=64)
+    parser.add_argument("--learning-rate", type=number(0, open_start=True), default=2e-3)
+    parser.add_argument("--seed", type=at_least(0), default=0)
     options = parser.parse_args(arguments)
-    if options.epochs < 1 or options.batch < 1:
-        parser.error("--epochs and --batch must be at least 1")
-    try:
-        model = Classifier(options.learning_rate, options.seed)
-        loss, accuracy, milliseconds = train(model, options.epochs, options.batch, options.seed)
-    except (MissingPackage, ts.TopstitchError) as error:
-        print(f"digits: {error}", file=sys.stderr)
-        return 1
-    feeds = [model.images, model.labels]
-    report = model.graph.compile(feeds, model.loss, model.updates).report()
-    print(report)
-    print(f"last loss {loss:.4f}, {milliseconds:.3f} ms a step (median)")
-    print(f"validation accuracy {accuracy:.2%} on the held-out fifth")
-    return 0
+    return run_example("digits", lambda: report(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
