@@ -21,6 +21,11 @@ from topstitch.examples._training import TrainingRun, sgd_updates, training_pars
 import topstitch as ts
 
 
+def he(fan_in: int) -> float:
+    """The deviation of weights that keeps the variance of values through a ReLU (K. He et al., ICCV 2015)."""
+    return float((2 / fan_in) ** 0.5)
+
+
 class DigitClassifier:
     """Two convolutions with pooling, two dense layers, 10 classes; trained by gradient descent in one graph."""
 
@@ -28,9 +33,9 @@ class DigitClassifier:
         graph = self.graph = ts.Graph()
         random = np.random.default_rng(seed)
 
-        def parameters(name: str, shape: tuple[int, ...], fan_in: int) -> tuple[ts.Tensor, ts.Tensor]:
-            """Weights that keep the variance through a ReLU (He et al., 2015), and a bias for each output channel."""
-            weights = random.standard_normal(shape, dtype=np.float32) * np.float32((2 / fan_in) ** 0.5)
+        def parameters(name: str, shape: tuple[int, ...], deviation: float) -> tuple[ts.Tensor, ts.Tensor]:
+            """Weights with that standard deviation, and a bias for each output channel."""
+            weights = random.standard_normal(shape, dtype=np.float32) * np.float32(deviation)
             channels = shape[0] if len(shape) == 4 else shape[1]
             return (
                 graph.variable(weights, name=f"{name}.weights"),
@@ -45,15 +50,15 @@ class DigitClassifier:
         hidden = self.images
         self.parameters = []
         for name, channels_in, channels_out in (("conv1", 1, 32), ("conv2", 32, 64)):
-            weights, bias = parameters(name, (channels_out, channels_in, 5, 5), channels_in * 25)
+            weights, bias = parameters(name, (channels_out, channels_in, 5, 5), he(channels_in * 25))
             hidden = ts.conv2d(hidden, weights, padding="same") + ts.reshape(bias, (channels_out, 1, 1))
             hidden = ts.max_pool2d(ts.relu(hidden), kernel=2)
             self.parameters += [weights, bias]
         hidden = ts.reshape(hidden, (-1, 64 * 7 * 7))
-        weights, bias = parameters("dense1", (64 * 7 * 7, 1024), 64 * 7 * 7)
+        weights, bias = parameters("dense1", (64 * 7 * 7, 1024), he(64 * 7 * 7))
         hidden = ts.relu(hidden @ weights + bias)
         self.parameters += [weights, bias]
-        weights, bias = parameters("dense2", (1024, 10), 1024)
+        weights, bias = parameters("dense2", (1024, 10), 0.01)  # at first all classes are as likely
         self.logits = hidden @ weights + bias
         self.parameters += [weights, bias]
 
