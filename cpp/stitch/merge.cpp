@@ -240,9 +240,13 @@ private:
     // Every reduction runs over all row variables, once for each iteration of the others.
     std::string check_reductions(const Region& merged) const {
         const std::vector<VarId> rows = merged.row_vars();
+        int reductions = 0;
         for (const auto& [op, member] : merged.members) {
             const OpAccess& access = context_.accesses[static_cast<std::size_t>(op)];
             if (!access.is_reduce) continue;
+            // Tiles have room for the sums of one product; beside another it would be a plain loop.
+            if (++reductions > 1 && merged.has_contraction)
+                return "a product in tiles shares its kernel with no other reduction";
             std::vector<VarId> reduced;
             for (std::size_t v = static_cast<std::size_t>(access.num_out); v < member.own.size(); ++v) {
                 VarId var = -1;
