@@ -21,7 +21,11 @@ import topstitch as ts
 
 
 def sgd_updates(
-    graph: ts.Graph, loss: ts.Tensor, parameters: Sequence[ts.Tensor], learning_rate: ts.Tensor, momentum: float
+    graph: ts.Graph,
+    loss: ts.Tensor,
+    parameters: Sequence[ts.Tensor],
+    learning_rate: ts.Tensor | float,
+    momentum: float = 0,
 ) -> list[ts.Operation]:
     """Assignments that take one step of gradient descent, for the `operations` of a run.
 
@@ -38,6 +42,22 @@ def sgd_updates(
         else:
             value = ts.sgd(parameter, gradient, learning_rate)
         updates.append(parameter.assign(value))
+    return updates
+
+
+def adam_updates(
+    graph: ts.Graph, loss: ts.Tensor, parameters: Sequence[ts.Tensor], learning_rate: float, beta1: float = 0.9
+) -> list[ts.Operation]:
+    """The same with a step of Adam."""
+    gradients = ts.gradients(loss, parameters)
+    step = graph.variable(np.float32(0), name=f"{parameters[0].name}.step")
+    updates = [step.assign(step + 1.0)]
+    for parameter in parameters:
+        momentum = graph.variable(np.zeros(parameter.shape, np.float32), name=f"{parameter.name}.momentum")
+        velocity = graph.variable(np.zeros(parameter.shape, np.float32), name=f"{parameter.name}.velocity")
+        new = ts.adam(parameter, gradients[parameter], momentum, velocity, step + 1.0, learning_rate, beta1=beta1)
+        for variable, value in zip((parameter, momentum, velocity), new, strict=True):
+            updates.append(variable.assign(value))
     return updates
 
 
@@ -159,7 +179,8 @@ class TrainingRun:
             self.settings["data"] = int(arrays.pop("setting/data"))
             self.curves = {name: [float(value) for value in arrays.pop(f"curve/{name}")] for name in self.curves}
         except (KeyError, TypeError, ValueError, argparse.ArgumentTypeError) as error:
-            raise ExampleError(f"{self.checkpoint} is no checkpoint of this example: {error}") from error
+            reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)
+            raise ExampleError(f"{self.checkpoint} is no checkpoint of this example: {reason}") from error
         for setting in settings:
             saved, value = self.settings[setting.name], asked[setting.name]
             if value is not None and value != saved:

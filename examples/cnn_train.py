@@ -82,8 +82,8 @@ class DigitClassifier:
 
 SETTINGS = (
     Setting("batch", at_least(1), 64, "images in a step"),
-    Setting("learning_rate", number(0, open_start=True), 0.03, "in the first epoch"),
-    Setting("decay", number(0, open_start=True), 0.85, "factor to the learning rate from epoch to epoch"),
+    Setting("learning_rate", number(0, open_start=True), 0.02, "in the first epoch"),
+    Setting("decay", number(0, open_start=True), 0.9, "factor to the learning rate from epoch to epoch"),
     Setting("momentum", number(0, below=1), 0.9, "how much of the last step goes on"),
     Setting("shift", at_least(0), 2, "training images are moved by up to so many pixels"),
     Setting("seed", at_least(0), 0, "decides initial weights, shifts, and the order of the data"),

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from topstitch.examples._command_line import Progress, at_least, number, run_example
 from topstitch.examples._data import Array, batches, small_digits
+from topstitch.examples._training import adam_updates
 
 import topstitch as ts
 
@@ -41,16 +42,7 @@ class Classifier:
         self.logits = hidden
         self.loss = ts.softmax_cross_entropy(self.logits, self.labels, axis=-1, reduction="mean")
 
-        step = graph.variable(np.float32(0), name="step")
-        next_step = step + 1.0
-        gradients = ts.gradients(self.loss, parameters)
-        self.updates = [graph.assign(step, next_step)]
-        for parameter in parameters:
-            momentum = graph.variable(np.zeros(parameter.shape, np.float32), name=f"{parameter.name}.momentum")
-            velocity = graph.variable(np.zeros(parameter.shape, np.float32), name=f"{parameter.name}.velocity")
-            new = ts.adam(parameter, gradients[parameter], momentum, velocity, next_step, learning_rate)
-            for variable, value in zip((parameter, momentum, velocity), new, strict=True):
-                self.updates.append(graph.assign(variable, value))
+        self.updates = adam_updates(graph, self.loss, parameters, learning_rate)
 
     def train_step(self, images: Array, labels: Array) -> float:
         """One step of Adam; returns the loss before it."""

@@ -17,6 +17,7 @@ from . import __version__, _core
 EXAMPLES = {
     "digits": "train a classifier on scikit-learn's handwritten digits, in seconds",
     "cnn_train": "train a convolutional one, on them or on MNIST, with checkpoints",
+    "gan_train": "train a generator of digits against a discriminator, both in one graph",
     "overlap": "prepare the next batch while the last one is computed, and print the gain",
 }
 

@@ -60,7 +60,7 @@ def test_resume_without_a_checkpoint(data: Path, tmp_path: Path, capsys: pytest.
 
 def test_resume_with_other_settings(data: Path, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = refusal(capsys, arguments(data, trained, "--resume", "--epochs", 2, "--learning-rate", 0.5))
-    assert "--learning-rate 0.03, not 0.5" in message
+    assert "--learning-rate 0.02, not 0.5" in message
 
 
 def test_resume_with_other_data(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
