@@ -7,6 +7,7 @@ from . import _core as _core
 from . import _jobs as _jobs
 from . import _ops as _ops
 from . import _tensor as _tensor
+from . import layers as layers
 from ._buffers import from_buffer
 from ._core import (
     CancelledError,

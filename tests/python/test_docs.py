@@ -25,7 +25,7 @@ CLASSES = (
     "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch|"
     "Device|Queue|CommandBuffer|Event|Job|Profile"
 )
-PAGES = ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md"]
+PAGES = ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md", "docs/layers.md"]
 
 
 def read(name: str) -> str:

@@ -146,16 +146,27 @@ def test_full_disk(data: Path, trained: Path) -> None:
     assert [path.name for path in trained.iterdir() if path.name.startswith(".topstitch")] == []
 
 
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they run in the background ignore it
+from topstitch.examples import cnn_train
+sys.exit(cnn_train.main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 def test_ctrl_c_leaves_the_last_checkpoint(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = [sys.executable, "-m", "topstitch", "cnn_train", *arguments(data, tmp_path, "--epochs", 100_000)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = arguments(data, tmp_path, "--epochs", 100_000)
     checkpoint = tmp_path / "checkpoint.safetensors"
-    end = time.monotonic() + 120
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=120)
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTIBLE, *words], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            end = time.monotonic() + 120
+            while not checkpoint.exists() and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, error
     assert "cnn_train: interrupted; " in error
     assert f"--resume goes on from {checkpoint}" in error
