@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import common  # sets the numbers of threads before NumPy is imported
 import numpy as np
-from topstitch.examples import overlap
 
 import topstitch as ts
+from topstitch.examples import overlap
 
 WARM = """
 import time
@@ -36,8 +32,7 @@ for k in range(50):  # a product and a sum each: 100 kernels
 built = time.perf_counter()
 graph.run({x: np.ones((32, 64), np.float32)}, targets)
 done = time.perf_counter()
-kernels = graph.compile([x], targets).report().kernels
-print(imported - start, built - imported, done - built, kernels)
+print(imported - start, built - imported, done - built)
 """
 
 
@@ -45,29 +40,6 @@ def milliseconds(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return (time.perf_counter() - start) * 1e3
-
-
-def warm_start() -> None:
-    """Processes that run a graph of 100 kernels, with an empty and with a filled disk cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, TOPSTITCH_CACHE_DIR=str(Path(folder) / "cache"))
-
-        def process() -> tuple[float, list[float]]:
-            start = time.perf_counter()
-            run = subprocess.run(
-                [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=True
-            )
-            return time.perf_counter() - start, [float(part) for part in run.stdout.split()]
-
-        cold, parts = process()
-        print(f"100 kernels ({parts[3]:.0f}), empty disk cache: {cold * 1e3:.0f} ms, first run {parts[2] * 1e3:.0f} ms")
-        runs = [process() for _ in range(7)]
-        whole = statistics.median(run[0] for run in runs)
-        imports, build, first = (statistics.median(run[1][k] for run in runs) for k in range(3))
-        print(
-            f"100 kernels, filled disk cache: {whole * 1e3:.0f} ms from an empty process to its end (asked: 200): "
-            f"imports {imports * 1e3:.0f}, building {build * 1e3:.0f}, compiling and running {first * 1e3:.0f}"
-        )
 
 
 def unseen_batch() -> None:
@@ -141,7 +113,7 @@ def strided_feeds() -> None:
 
 def main() -> None:
     print(f"execution; {common.THREADS} threads")
-    warm_start()
+    common.first_runs("100 kernels", WARM, asked=(None, 0.2))
     unseen_batch()
     overlap_gain()
     many_threads()

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import common
 import numpy as np
-from topstitch.examples.digits import Classifier
 
 import topstitch as ts
+from topstitch.examples.digits import Classifier
 
 
 def five_operations(k: int) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from topstitch.examples._command_line import ExampleError, missing_package
 
 Array = npt.NDArray[Any]

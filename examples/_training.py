@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from topstitch.examples._command_line import ExampleError, Interrupted, Number, Setting, at_least
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+
+import topstitch as ts
 from topstitch.examples._command_line import Progress, at_least, number, run_example
 from topstitch.examples._data import Array, batches, small_digits
 from topstitch.examples._training import adam_updates
-
-import topstitch as ts
 
 
 class Classifier:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+
+import topstitch as ts
 from topstitch.examples._command_line import Progress, Setting, at_least, number, run_example
 from topstitch.examples._data import Array, batches, digits_28x28, mnist
 from topstitch.examples._pictures import check_pictures, save_curves, save_grid
 from topstitch.examples._training import TrainingRun, adam_updates, training_parser
-
-import topstitch as ts
 
 NOISE = 100  # numbers that the generator makes an image of
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from topstitch.examples._command_line import at_least, run_example
 
 import topstitch as ts
+from topstitch.examples._command_line import at_least, run_example
 
 Batch = npt.NDArray[np.float32]
 

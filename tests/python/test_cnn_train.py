@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from topstitch.examples import cnn_train
-from topstitch.examples.cnn_train import DigitClassifier
 
 import topstitch as ts
 from example_data import write_mnist
+from topstitch.examples import cnn_train
+from topstitch.examples.cnn_train import DigitClassifier
 
 BATCH = 8
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from topstitch.examples._command_line import ExampleError
-from topstitch.examples._data import batches, digits_28x28, mnist, read_idx, scale, shifted
 
 from example_data import idx, write_mnist
+from topstitch.examples._command_line import ExampleError
+from topstitch.examples._data import batches, digits_28x28, mnist, read_idx, scale, shifted
 
 IMAGES = "train-images-idx3-ubyte"
 

@@ -10,9 +10,9 @@ import sys
 
 import numpy as np
 import pytest
-from topstitch.examples import overlap
 
 from topstitch.__main__ import EXAMPLES
+from topstitch.examples import overlap
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from topstitch.examples import gan_train
-from topstitch.examples._training import sgd_updates
-from topstitch.examples.gan_train import Gan
 
 import topstitch as ts
 from example_data import write_mnist
+from topstitch.examples import gan_train
+from topstitch.examples._training import sgd_updates
+from topstitch.examples.gan_train import Gan
 
 BATCH = 6
 RATE = 0.1

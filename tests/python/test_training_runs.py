@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from topstitch.examples import cnn_train
 
 import topstitch as ts
 from example_data import write_mnist
+from topstitch.examples import cnn_train
 
 pytest.importorskip("matplotlib")
 
