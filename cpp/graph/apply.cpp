@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "graph/random_state.h"
 #include "graph/suggest.h"
 
 namespace topstitch {
@@ -147,13 +148,19 @@ Operation apply_operation(const std::shared_ptr<GraphData>& graph, const OpDef& 
         throw UserError(with_context(OpView(def, {}, {}, {}), &current_location, error.what()));
     }
     std::vector<TensorType> types;
-    types.reserve(inputs.size());
-    node.inputs.reserve(inputs.size());
-    for (const Tensor& input : inputs) {
+    types.reserve(inputs.size() + 1);
+    node.inputs.reserve(inputs.size() + 1);
+    const auto add_input = [&](const Tensor& input) {
         types.push_back(input.type());
         node.inputs.push_back(input.ref());
-    }
+    };
+    for (const Tensor& input : inputs) add_input(input);
     node.outputs = infer_types(def, types, node.attributes, &node.location);
+    const bool lacks_state = def.draws && inputs.size() + 1 == def.args.size();
+    if (lacks_state && def.draws(OpView(def, types, node.outputs, node.attributes))) {
+        add_input(next_random_stream(graph));
+    }
+    if (def.name == random_stream_op) note_random_stream(*graph, node);
     if (def.name == "variable") {
         node.variable = std::make_shared<Variable>();
         node.variable->value = std::get<NDArray>(node.attributes[0]).copy();

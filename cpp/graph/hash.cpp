@@ -55,11 +55,10 @@ void add_operation(Hash128& hash, const OpNode& node) {
         hash.add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32) |
                  static_cast<std::uint32_t>(ref.output));
     }
-    if (node.variable != nullptr) {
-        hash.add(std::string_view(node.outputs.front().str()));
-    } else {
-        for (const Attribute& value : node.attributes) add_attribute(hash, value);
-    }
+    // The first attribute of a variable is its value, of which only the type counts.
+    const bool is_variable = node.variable != nullptr;
+    if (is_variable) hash.add(std::string_view(node.outputs.front().str()));
+    for (std::size_t k = is_variable ? 1 : 0; k < node.attributes.size(); ++k) add_attribute(hash, node.attributes[k]);
     std::vector<OpId> control = node.control;
     std::sort(control.begin(), control.end());
     hash.add(static_cast<std::uint64_t>(control.size()));

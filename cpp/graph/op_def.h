@@ -202,6 +202,9 @@ struct OpDef {
     std::function<std::vector<TensorType>(const OpView&)> infer;
     std::variant<ElementBody, ReduceBody, CompositeBody, BuiltinBody> body;
     Gradient gradient;
+    // Of operations that draw random numbers: whether they do, with these attributes. Their last, optional input is the
+    // state to draw from; apply() gives one of the graph's own when it is left out (random_state.h).
+    std::function<bool(const OpView&)> draws;
     bool commutative = false;
     bool internal = false;              // serves rules and composites; users get no builder
     bool view = false;                  // moves elements without computing: free to repeat

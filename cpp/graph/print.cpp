@@ -139,7 +139,8 @@ std::string operation_text(const GraphData& graph, OpId id, bool with_location, 
     for (std::size_t k = 0; k < node.attributes.size(); ++k) {
         if (kind_of(node.attributes[k]) == AttributeKind::none) continue;
         const auto* array = std::get_if<NDArray>(&node.attributes[k]);
-        const auto stored = array != nullptr && store ? store(id, *array) : std::nullopt;
+        // Only the value of a constant or variable, its first attribute, is kept elsewhere.
+        const auto stored = array != nullptr && store && k == 0 ? store(id, *array) : std::nullopt;
         text += concat(separator, node.def->attributes[k].name, "=",
                        stored ? concat(name_of(array->dtype()), sizes_str(array->shape()), "external", quoted(*stored))
                               : attribute_text(node.attributes[k]));

@@ -35,6 +35,10 @@ std::vector<OpDef> window_contraction_ops();   // convolution_body.cpp: the cont
 std::vector<OpDef> window_ops();               // window.cpp: sums, maxima and counts of windows
 std::vector<OpDef> window_tap_ops();           // window_taps.cpp: which element of a window is the largest
 std::vector<OpDef> pooling_ops();              // pooling.cpp: max_pool2d, avg_pool2d, l2_pool2d, ...
-std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam
+std::vector<OpDef> random_ops();               // random.cpp: random states, and draws from
+std::vector<OpDef> distribution_ops();         // random_distributions.cpp: random_uniform, random_normal, ...
+std::vector<OpDef> dropout_ops();              // dropout.cpp
+std::vector<OpDef> normalization_ops();        // normalization.cpp: batch_norm, layer_norm, ...
+std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam, rmsprop, clipping of gradients
 
 }  // namespace topstitch::ops

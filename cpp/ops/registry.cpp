@@ -42,6 +42,9 @@ std::vector<OpDef> collect() {
     add(ops::window_ops());
     add(ops::window_tap_ops());
     add(ops::pooling_ops());
+    add(ops::random_ops());
+    add(ops::dropout_ops());
+    add(ops::normalization_ops());
     return all;
 }
 

@@ -161,6 +161,17 @@ std::pair<TensorRef, TensorRef> append_strided(GraphData& graph, OpNode placehol
     return {memory, TensorRef{append(graph, std::move(view)), 0}};
 }
 
+bool counts_runs(const OpNode& variable) {
+    return OpView(*variable.def, {}, {}, variable.attributes).has("step");
+}
+
+// The value of a variable with a step after a run that does not assign it.
+TensorRef next_count(const std::shared_ptr<GraphData>& graph, const OpNode& variable, TensorRef before) {
+    const NDArray& step = OpView(*variable.def, {}, {}, variable.attributes).array("step");
+    const Tensor amount = apply(graph, *find_op("constant"), {}, {{"value", step}}).front();
+    return apply("add", {Tensor(graph, before), amount}).ref();
+}
+
 }  // namespace
 
 std::int64_t HintedAssumptions::hint(const Dim& dim) {
@@ -282,6 +293,10 @@ Program specialize(const SpecializeRequest& request) {
         state.before = mapped({variable, 0});
         state.assigned = order.last() >= 0;
         state.after = state.assigned ? mapped({order.last(), 0}) : state.before;
+        if (!state.assigned && counts_runs(source.op(variable))) {
+            state.assigned = true;
+            state.after = next_count(program.graph, source.op(variable), state.before);
+        }
         program.states.push_back(std::move(state));
     }
     for (TensorRef target : request.targets) {

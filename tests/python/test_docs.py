@@ -25,7 +25,9 @@ CLASSES = (
     "Graph|Tensor|Operation|Executable|Report|ShapedType|NDArray|ImageBatch|"
     "Device|Queue|CommandBuffer|Event|Job|Profile"
 )
-PAGES = ["README.md", "docs/mpsgraph.md", "docs/arrays.md", "docs/saving.md", "docs/running.md", "docs/layers.md"]
+PAGES = ["README.md"] + [
+    f"docs/{name}.md" for name in ("mpsgraph", "arrays", "saving", "running", "training", "layers")
+]
 
 
 def read(name: str) -> str:
