@@ -89,7 +89,7 @@ public:
     }
 
     LoweredKernel write_product(const std::string& name) {
-        const Dim row_tiles = tiling_.packed ? ceil_div(rows_.panels, tiling_.row_panels) : Dim(1);
+        const Dim row_tiles = ceil_div(rows_.panels, tiling_.row_panels);
         const Dim column_tiles = ceil_div(columns_.panels, tiling_.column_panels);
         const Dim splits = tiling_.splits;
         Index left = begin_loop("tile", {"tile", batches_ * splits * row_tiles * column_tiles, true});
@@ -330,10 +330,13 @@ private:
         return begin_loop(name, {name, Dim(side.tile_panels)}, panel_limit(side));
     }
 
-    // The factors are read where they are, some rows of the column factor side by side.
+    // The factors are read where they are, some rows of the column factor side by side. A number of rows that is known
+    // makes one tile.
     void multiply_in_place() {
-        const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)});
-        const Index first_row = row_panel * Dim(rows_.panel);
+        const Index row_panel =
+            begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)},
+                       rows_.extent.is_known() ? std::nullopt : std::optional<Index>(panel_limit(rows_)));
+        const Index first_row = (rows_.first_panel + row_panel) * Dim(rows_.panel);
         const bool whole = rows_.extent.is_known() && rows_.extent.value() == tiling_.row_panels * rows_.panel;
         const Index i = begin_loop("i", {"i", Dim(rows_.panel), false, false, tiling_.panel_rows},
                                    whole ? std::nullopt : std::optional<Index>(Index(rows_.extent) - first_row));
@@ -347,7 +350,7 @@ private:
             const ValueId left = factor(rows_);
             return b_.mul(left, factor(columns_));
         });
-        add_to_sums(first_row + i, j, value);
+        add_to_sums(row_panel * Dim(rows_.panel) + i, j, value);
         close(3);
     }
 

@@ -55,6 +55,20 @@ def test_bfloat16() -> None:
     check(a, b)
 
 
+def test_kernels_for_any_size_are_right_at_every_size() -> None:
+    """Whichever sizes come first decide about the tiles, and the kernels serve all others too."""
+    sizes = [(5, 200, 64), (17, 33, 4000), (200, 3, 40), (2, 900, 700), (70, 65, 129), (400, 30, 64)]
+    for first in sizes:
+        ts.clear_caches()  # of programs, which equal graphs share
+        graph = ts.Graph()
+        x, w = graph.placeholder((-1, -1)), graph.placeholder((-1, -1))
+        product = ts.matmul(x, w)
+        for rows, columns, depth in (first, *sizes):
+            a, b = random((rows, depth)), random((depth, columns), seed=1)
+            expected = a.astype(np.float64) @ b
+            np.testing.assert_allclose(graph.run({x: a, w: b}, product), expected, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("inner", [511, 512, 513, 1100, 32769])
 def test_blocks_of_the_reduced_axis(inner: int) -> None:
     check(random((19, inner)), random((inner, 37), seed=1))
