@@ -11,7 +11,9 @@ import multiprocessing
 import os
 import platform
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -128,3 +130,35 @@ def compare(
     if options.json:
         options.json.write_text(json.dumps({"title": title, "threads": THREADS, "seconds": results}, indent=2))
     return results
+
+
+def best_peer(name: str, times: dict[str, float]) -> str:
+    """A remark for `compare`: how our time compares with the best of the others."""
+    others = [value for case, value in times.items() if case != "topstitch"]
+    return f"; {times['topstitch'] / min(others):.2f} of the best peer's time" if others else ""
+
+
+def first_runs(name: str, program: str, asked: tuple[float | None, float], runs: int = 5) -> None:
+    """Time processes that run `program`, with an empty and with a filled kernel cache on disk.
+
+    It prints the seconds of its imports, of building, and of compiling and running. `asked` are the bounds, in seconds.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+
+        def process(cache: str) -> tuple[float, list[float]]:
+            environment = dict(os.environ, TOPSTITCH_CACHE_DIR=str(Path(folder) / cache))
+            start = time.perf_counter()
+            run = subprocess.run(
+                [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+            )
+            return time.perf_counter() - start, [float(part) for part in run.stdout.split()]
+
+        for state, bound, cache in (("empty", asked[0], "cold{}"), ("filled", asked[1], "cold0")):
+            times = [process(cache.format(k)) for k in range(runs)]
+            whole = statistics.median(seconds for seconds, _ in times)
+            imports, build, first = (statistics.median(parts[k] for _, parts in times) for k in range(3))
+            print(
+                f"{name}, {state} kernel cache: {whole * 1e3:.0f} ms from an empty process to its end"
+                + (f" (asked: {bound * 1e3:.0f})" if bound else "")
+                + f": imports {imports * 1e3:.0f}, building {build * 1e3:.0f}, compiling and running {first * 1e3:.0f}"
+            )

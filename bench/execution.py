@@ -5,22 +5,17 @@ Each figure stands with the bound that it is held to. Overheads of single runs a
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import common  # sets the numbers of threads before NumPy is imported
 import numpy as np
 
 import topstitch as ts
+from topstitch.examples import overlap
 
 WARM = """
 import time
@@ -37,8 +32,7 @@ for k in range(50):  # a product and a sum each: 100 kernels
 built = time.perf_counter()
 graph.run({x: np.ones((32, 64), np.float32)}, targets)
 done = time.perf_counter()
-kernels = graph.compile([x], targets).report().kernels
-print(imported - start, built - imported, done - built, kernels)
+print(imported - start, built - imported, done - built)
 """
 
 
@@ -46,29 +40,6 @@ def milliseconds(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return (time.perf_counter() - start) * 1e3
-
-
-def warm_start() -> None:
-    """Processes that run a graph of 100 kernels, with an empty and with a filled disk cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, TOPSTITCH_CACHE_DIR=str(Path(folder) / "cache"))
-
-        def process() -> tuple[float, list[float]]:
-            start = time.perf_counter()
-            run = subprocess.run(
-                [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=True
-            )
-            return time.perf_counter() - start, [float(part) for part in run.stdout.split()]
-
-        cold, parts = process()
-        print(f"100 kernels ({parts[3]:.0f}), empty disk cache: {cold * 1e3:.0f} ms, first run {parts[2] * 1e3:.0f} ms")
-        runs = [process() for _ in range(7)]
-        whole = statistics.median(run[0] for run in runs)
-        imports, build, first = (statistics.median(run[1][k] for run in runs) for k in range(3))
-        print(
-            f"100 kernels, filled disk cache: {whole * 1e3:.0f} ms from an empty process to its end (asked: 200): "
-            f"imports {imports * 1e3:.0f}, building {build * 1e3:.0f}, compiling and running {first * 1e3:.0f}"
-        )
 
 
 def unseen_batch() -> None:
@@ -89,18 +60,8 @@ def unseen_batch() -> None:
           f"{statistics.median(first):.3f} and {statistics.median(again):.3f} ms")  # fmt: skip
 
 
-def example(name: str) -> ModuleType:
-    path = Path(__file__).resolve().parent.parent / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def overlap() -> None:
-    serial, overlapped = example("overlap").measure()
+def overlap_gain() -> None:
+    serial, overlapped = overlap.measure()
     print(f"overlap of preparation and execution: {serial / overlapped:.2f} times as fast (asked: 1.6); "
           f"{serial * 1e3:.0f} and {overlapped * 1e3:.0f} ms")  # fmt: skip
 
@@ -152,9 +113,9 @@ def strided_feeds() -> None:
 
 def main() -> None:
     print(f"execution; {common.THREADS} threads")
-    warm_start()
+    common.first_runs("100 kernels", WARM, asked=(None, 0.2))
     unseen_batch()
-    overlap()
+    overlap_gain()
     many_threads()
     strided_feeds()
 

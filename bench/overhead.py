@@ -13,7 +13,7 @@ import common
 import numpy as np
 
 import topstitch as ts
-from topstitch.digits import Classifier
+from topstitch.examples.digits import Classifier
 
 
 def five_operations(k: int) -> float:

@@ -62,7 +62,7 @@ DTYPES = [
 INTEGERS = [dtype for dtype in DTYPES if dtype.is_integer]
 FLOATS = [dtype for dtype in DTYPES if dtype.is_floating]
 # Attributes that every operation accepts beside tensors of unknown rank, to find out which dtypes it accepts.
-SAMPLES = {"integer": 1, "real": 1.0, "integers": [0], "shape": (-1,), "dtype": "float32"}
+SAMPLES = {"integer": 1, "real": 1.0, "integers": [0], "shape": (1,), "dtype": "float32"}
 SAMPLES_OF: dict[str, dict[str, Any]] = {"split": {"num_splits": 1}}
 SAMPLES_BY_NAME: dict[str, Any] = {"kernel": [1]}
 # What Markdown may take for markup: a star beside something other than a space, a tag, a link.
@@ -105,7 +105,7 @@ class Probe:
         required = [a for a in op["attributes"] if a["required"]]
         self.attributes = {a["name"]: SAMPLES_BY_NAME.get(a["name"], SAMPLES[a["kind"]]) for a in required}
         self.attributes.update(SAMPLES_OF.get(self.name, {}))
-        usual = itertools.product([ts.float32, ts.int32, ts.bool_, ts.complex64], repeat=len(op["args"]))
+        usual = itertools.product([ts.float32, ts.int32, ts.bool_, ts.complex64, ts.uint64], repeat=len(op["args"]))
         self.usual = next(dtypes for dtypes in usual if self.result(dtypes))
 
     def result(self, dtypes: tuple[ts.DType, ...]) -> ts.DType | None:
@@ -165,6 +165,8 @@ def result_text(op: dict[str, Any], names: list[str], accepted: list[dict[ts.DTy
 def dtype_text(op: dict[str, Any]) -> str:
     probe = Probe(op)
     names = [arg["name"] for arg in op["args"]]
+    if not names:
+        return f"The result is {probe.result(()).name}."
     accepted = [probe.accepted(k) for k in range(len(names))]
     groups = []
     for dtypes, members in itertools.groupby(zip(accepted, names, strict=True), key=lambda pair: list(pair[0])):

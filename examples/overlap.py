@@ -6,14 +6,16 @@ Prints what a loop that does one after the other takes, what the overlapped loop
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 import topstitch as ts
+from topstitch.examples._command_line import at_least, run_example
 
 Batch = npt.NDArray[np.float32]
 
@@ -35,7 +37,7 @@ def make_preparation(rows: int, features: int, steps: int) -> Callable[[int], Ba
     image = np.random.default_rng(1).standard_normal((rows, features), dtype=np.float32)
 
     def prepare(number: int) -> Batch:
-        batch = image + np.float32(number)
+        batch: Batch = image + np.float32(number)
         for _ in range(steps):
             np.sqrt(np.abs(batch), out=batch)
             batch -= batch.mean(axis=1, keepdims=True)
@@ -96,14 +98,19 @@ def measure(
     return sorted(serial)[rounds // 2], sorted(overlapped)[rounds // 2]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=48)
-    options = parser.parse_args()
-    serial, overlapped = measure(batches=options.batches)
+def report(batches: int) -> None:
+    serial, overlapped = measure(batches=batches)
     print(f"one after the other: {serial * 1e3:.0f} ms; overlapped: {overlapped * 1e3:.0f} ms; ", end="")
     print(f"{serial / overlapped:.2f} times as fast")
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Run the example; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m topstitch overlap", description=__doc__)
+    parser.add_argument("--batches", type=at_least(1), default=48)
+    options = parser.parse_args(arguments)
+    return run_example("overlap", lambda: report(options.batches))
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -7,6 +7,7 @@
 
 #include "autodiff/trace.h"
 #include "graph/apply.h"
+#include "graph/function.h"
 #include "ops/expr.h"
 #include "topstitch/autodiff.h"
 
@@ -49,20 +50,26 @@ void check_differentiable(const Tensor& tensor, const Tensor& primary, const cha
 
 class ReverseWalk {
 public:
-    ReverseWalk(const Tensor& primary, const std::vector<Tensor>& tensors)
-        : graph_(primary.graph_data()), trace_(*graph_) {
-        OpId first = primary.ref().op;
+    // Of at least one primary tensor, all of one graph.
+    ReverseWalk(const std::vector<Tensor>& primaries, const std::vector<Tensor>& tensors)
+        : graph_(primaries.front().graph_data()), trace_(*graph_) {
+        OpId first = primaries.front().ref().op;
+        OpId last = 0;
+        std::vector<TensorRef> roots;
+        for (const Tensor& primary : primaries) {
+            roots.push_back(primary.ref());
+            last = std::max(last, primary.ref().op + 1);
+        }
         for (const Tensor& tensor : tensors) {
             active_.insert(tensor.ref());
             first = std::min(first, tensor.ref().op);
         }
-        const OpId last = primary.ref().op + 1;
         mark_active(first, last);
-        lists_.push_back(operations_between(first, last, {primary.ref()}));
+        lists_.push_back(operations_between(first, last, roots));
     }
 
-    void run(const Tensor& primary, const Tensor& seed) {
-        receive(primary.ref(), seed);
+    void run(const std::vector<Tensor>& primaries, const std::vector<Tensor>& seeds) {
+        for (std::size_t k = 0; k < primaries.size(); ++k) receive(primaries[k].ref(), seeds[k]);
         while (!lists_.empty()) {
             if (lists_.back().empty()) {
                 lists_.pop_back();
@@ -165,6 +172,7 @@ private:
         const OpView view(*node.def, types, node.outputs, node.attributes, &node.location);
         GradientContext context(tensors_of(node.inputs), std::move(outputs), std::move(incoming), std::move(needed),
                                 view);
+        context.differentiate = differentiate;
         const std::vector<Tensor> results = std::get<GradientRule>(node.def->gradient)(context);
 
         internal_check(results.size() == node.inputs.size(),
@@ -178,6 +186,16 @@ private:
             trace_.flows(id, node.inputs[k].op);
             receive(node.inputs[k], results[k]);
         }
+    }
+
+    static std::vector<Tensor> differentiate(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds,
+                                             const std::vector<Tensor>& tensors) {
+        std::vector<Tensor> results(tensors.size());
+        if (outputs.empty() || tensors.empty()) return results;
+        ReverseWalk walk(outputs, tensors);
+        walk.run(outputs, seeds);
+        for (std::size_t k = 0; k < tensors.size(); ++k) results[k] = walk.gradient_of(tensors[k]);
+        return results;
     }
 
     // Differentiates the operations that a composite stands for: they are walked before anything else.
@@ -215,18 +233,25 @@ void check_seed(const Tensor& seed, const Tensor& primary) {
 }  // namespace
 
 std::unordered_map<Tensor, Tensor> gradients(const Tensor& primary, const std::vector<Tensor>& tensors,
-                                             const Tensor& seed) {
+                                             const Tensor& given_seed) {
     check_differentiable(primary, primary, "primary tensor");
-    for (const Tensor& tensor : tensors) check_differentiable(tensor, primary, "tensor to differentiate by");
+    // In the body of a loop or branch, what it uses of the graph around counts as its own.
+    std::vector<Tensor> own;
+    for (const Tensor& tensor : tensors) {
+        own.push_back(tensor ? captured(primary.graph_data(), tensor) : tensor);
+        check_differentiable(own.back(), primary, "tensor to differentiate by");
+    }
+    const Tensor seed = given_seed ? captured(primary.graph_data(), given_seed) : given_seed;
     if (seed) check_seed(seed, primary);
 
     std::unordered_map<Tensor, Tensor> results;
     if (tensors.empty()) return results;
-    ReverseWalk walk(primary, tensors);
-    walk.run(primary, seed ? seed : expr::ones_like(primary));
-    for (const Tensor& tensor : tensors) {
-        const Tensor gradient = walk.gradient_of(tensor);
-        results.emplace(tensor, gradient ? gradient : expr::zeros_like(tensor));
+    const ScopedBody same_graph(primary.graph_data());  // whatever body is being described
+    ReverseWalk walk({primary}, own);
+    walk.run({primary}, {seed ? seed : expr::ones_like(primary)});
+    for (std::size_t k = 0; k < own.size(); ++k) {
+        const Tensor gradient = walk.gradient_of(own[k]);
+        results.emplace(tensors[k], gradient ? gradient : expr::zeros_like(own[k]));
     }
     return results;
 }

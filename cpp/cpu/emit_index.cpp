@@ -57,6 +57,7 @@ LaneIndex Emitter::lane_index(const Index& index, const CopyId& id) {
     } else {
         sum.base.addends.push_back(dim(index.constant()));
         sum.alignment = 1;
+        sum.step = 1;
     }
     for (const Index::Part& part : index.parts()) add_term(sum, part, id);
     return sum;
@@ -68,6 +69,7 @@ void Emitter::add_term(LaneIndex& sum, const Index::Part& part, const CopyId& id
     sum.base.constant += term.base.constant;
     sum.base.addends.append(term.base.addends.begin(), term.base.addends.end());
     sum.alignment = std::gcd(sum.alignment, term.alignment);
+    sum.step = std::gcd(sum.step, term.step);
     if (term.stride != nullptr) sum.stride = sum.stride == nullptr ? term.stride : code_.add(sum.stride, term.stride);
     if (term.varying == nullptr) return;
     if (sum.varying == nullptr) {
@@ -86,7 +88,9 @@ void Emitter::scale(LaneIndex& index, Value* factor) {
     if (number) {
         index.base.constant *= *number;
         index.alignment *= *number;
+        index.step *= *number;
     } else if (index.base.constant != 0) {
+        index.step = std::gcd(index.step, index.base.constant);
         index.base.addends.push_back(code_.number(index.base.constant));
         index.base.constant = 0;
     }
@@ -113,12 +117,12 @@ LaneIndex Emitter::term_index(const IndexTerm& term, const CopyId& id) {
     LaneIndex result;
     const Copies& value = copies(term.value);
     Value* found = value.values[number_of(id, value.axes)];
-    result.alignment = 1;
     if (found->getType()->isVectorTy()) {
         result.varying = found;
         result.limit = LaneIndex::no_limit;
-        result.alignment = 0;
     } else {
+        result.alignment = 1;
+        result.step = 1;
         result.base.addends.push_back(found);
     }
     return result;
@@ -133,6 +137,7 @@ LaneIndex Emitter::var_index(loopir::VarId var, const CopyId& id) {
         result.alignment = *number;
     } else {
         result.base.addends.push_back(state.position);
+        result.step = state.alignment;
     }
     if (state.offset != 0) {
         result.base.constant += state.offset;
@@ -171,12 +176,26 @@ LaneIndex Emitter::quotient_index(const IndexTerm& term, const CopyId& id) {
         together = *stride * (lanes - 1) < common;
     }
     if (together) {
-        result.base.addends.push_back(apply(sum_of(inner.base), divisor));
-        result.alignment = 1;
-        if (term.extent.is_known()) {
-            const std::int64_t extent = term.extent.value();
-            const bool exact = inner.alignment % extent == 0;
-            result.alignment = quotient ? (exact ? inner.alignment / extent : 1) : std::gcd(inner.alignment, extent);
+        // What the constant exceeds a multiple of `step` by reaches no further multiple of the divisor: copies that
+        // differ in nothing else have the same quotient, and it is computed once.
+        const std::int64_t extent = term.extent.is_known() ? term.extent.value() : 0;
+        const std::int64_t step = extent > 0 ? std::gcd(inner.step, extent) : 1;
+        Affine whole = inner.base;
+        const std::int64_t rest = (whole.constant % step + step) % step;
+        whole.constant -= rest;
+        if (step == extent) {  // and so is what remains a multiple of the divisor
+            if (quotient && !whole.addends.empty()) {
+                const Affine addends{whole.addends, 0};
+                result.base.addends.push_back(code_.floor_quotient(sum_of(addends), divisor));
+                result.step = inner.step / extent;
+            }
+            result.base.constant = quotient ? whole.constant / extent : rest;
+            result.alignment = std::gcd(result.step, result.base.constant);
+        } else {
+            result.base.addends.push_back(apply(sum_of(whole), divisor));
+            result.base.constant = quotient ? 0 : rest;
+            result.alignment = quotient || extent == 0 ? 1 : std::gcd(inner.alignment, extent);
+            result.step = quotient ? 1 : step;
         }
         if (!quotient) result.stride = inner.stride;
         return result;

@@ -52,6 +52,7 @@ struct Affine {
 struct LaneIndex {
     Affine base;
     std::int64_t alignment = 0;      // the base is a multiple of it; 0: the base is 0
+    std::int64_t step = 0;           // so is the base without its constant of this; 0: it is a constant
     llvm::Value* stride = nullptr;   // null: 0
     llvm::Value* varying = nullptr;  // vector of i32 or i64, or null
     std::int64_t limit = 0;          // of the magnitude of `varying`; no_limit if unknown

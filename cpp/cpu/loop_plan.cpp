@@ -245,7 +245,7 @@ private:
         for (const ValueId value : contents.values) {
             const Instr& i = instr(value);
             if (i.op == ScalarOp::load) look_at(i.slot, i.index, i.args[0] != no_value, false);
-            if (i.op == ScalarOp::index_value && gathers(i.index, loop.var)) result.irregular = true;
+            if (i.op == ScalarOp::index_value && divides(i.index, loop.var)) result.irregular = true;
         }
         for (const loopir::Store* store : contents.stores) {
             if (!contents.initialised.empty()) break;  // once for each sum: copies are worth it
@@ -260,6 +260,18 @@ private:
         index.collect_values(values);
         return !index.coefficient_of(var).is_known() ||
                std::any_of(values.begin(), values.end(), [&](ValueId v) { return depends(v, var); });
+    }
+
+    // Does the value of the index take more of `var` than additions and shifts of whole vectors?
+    bool divides(const Index& index, VarId var) const {
+        return std::any_of(index.parts().begin(), index.parts().end(), [&](const Index::Part& part) {
+            const loopir::IndexTerm& term = part.term;
+            if (term.kind == loopir::IndexTerm::Kind::value) return depends(term.value, var);
+            if (term.inner == nullptr || !term.inner->depends_on(var)) return false;
+            const bool shifts =
+                term.extent.is_known() && std::has_single_bit(static_cast<std::uint64_t>(term.extent.value()));
+            return !shifts || divides(*term.inner, var);
+        });
     }
 
     // As many lanes as the widest type of the data fills a vector. Positions and indices do not count: they

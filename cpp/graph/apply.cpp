@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "graph/function.h"
+#include "graph/random_state.h"
 #include "graph/suggest.h"
 
 namespace topstitch {
@@ -42,8 +44,12 @@ void check_inputs(const std::shared_ptr<GraphData>& graph, const OpDef& def, con
         const Tensor& input = inputs[k];
         if (!input) fail(def, concat(argument_name(def, k), " is an empty Tensor; pass a tensor of the graph"));
         if (input.graph_data() != graph) {
-            fail(def, concat(argument_name(def, k), " is ", input.str(),
-                             ", a tensor of another graph; all inputs must come from one graph"));
+            fail(def,
+                 concat(argument_name(def, k), " is ", input.str(),
+                        input.graph_data()->sealed
+                            ? ", a tensor from inside the body of a loop or branch; return it from the body to use "
+                              "it outside"
+                            : ", a tensor of another graph; all inputs must come from one graph"));
         }
         const TensorRef ref = input.ref();
         const bool exists = ref.op >= 0 && static_cast<std::size_t>(ref.op) < graph->size() && ref.output >= 0 &&
@@ -54,11 +60,29 @@ void check_inputs(const std::shared_ptr<GraphData>& graph, const OpDef& def, con
 
 // `read` and `assign` act on the storage of a variable, which only the `variable` operation has.
 void check_variable(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs) {
+    if (graph->outer != nullptr && def.name == "variable")
+        fail(def, "a variable cannot be created in the body of a loop or branch; create it in the graph around");
     if (def.name != "read" && def.name != "assign") return;
+    if (graph->outer != nullptr) {
+        fail(def,
+             "a variable cannot be read or assigned in the body of a loop or branch; use it as a tensor there, return "
+             "the new value from the body, and assign that in the graph around");
+    }
     const OpNode& node = graph->find(inputs[0].ref().op);
     if (node.variable != nullptr) return;
     fail(def, concat(argument_name(def, 0), " must be a variable, but ", inputs[0].str(), " is the result of `",
                      node.def->name, "`; create one with Graph.variable"));
+}
+
+// The body that is being described, or the innermost of the given graph and those of the inputs.
+const std::shared_ptr<GraphData>& innermost(const std::shared_ptr<GraphData>& given,
+                                            const std::vector<Tensor>& inputs) {
+    const std::shared_ptr<GraphData>* found = &given;
+    for (const Tensor& input : inputs) {
+        if (input && input.graph_data() != *found && encloses(**found, *input.graph_data()))
+            found = &input.graph_data();
+    }
+    return current_body(*found);
 }
 
 // Adds what the rules leave out when an error comes from code that does not know the operation.
@@ -129,9 +153,18 @@ OpId append(GraphData& graph, OpNode node) {
     return static_cast<OpId>(graph.ops.size() - 1);
 }
 
-Operation apply_operation(const std::shared_ptr<GraphData>& graph, const OpDef& def, const std::vector<Tensor>& inputs,
-                          const NamedAttributes& attributes, const std::string& name) {
-    internal_check(graph != nullptr, "apply() without a graph");
+Operation apply_operation(const std::shared_ptr<GraphData>& given, const OpDef& def,
+                          const std::vector<Tensor>& given_inputs, const NamedAttributes& attributes,
+                          const std::string& name) {
+    internal_check(given != nullptr, "apply() without a graph");
+    const std::shared_ptr<GraphData> graph = innermost(given, given_inputs);
+    if (graph->sealed)
+        fail(def,
+             "its inputs come from inside the body of a loop or branch, which is complete; return "
+             "them from the body to use them outside");
+    std::vector<Tensor> inputs;
+    inputs.reserve(given_inputs.size());
+    for (const Tensor& input : given_inputs) inputs.push_back(captured(graph, input));
     check_inputs(graph, def, inputs);
     if (std::holds_alternative<BuiltinBody>(def.body)) check_variable(graph, def, inputs);
 
@@ -147,13 +180,25 @@ Operation apply_operation(const std::shared_ptr<GraphData>& graph, const OpDef& 
         throw UserError(with_context(OpView(def, {}, {}, {}), &current_location, error.what()));
     }
     std::vector<TensorType> types;
-    types.reserve(inputs.size());
-    node.inputs.reserve(inputs.size());
-    for (const Tensor& input : inputs) {
+    types.reserve(inputs.size() + 1);
+    node.inputs.reserve(inputs.size() + 1);
+    const auto add_input = [&](const Tensor& input) {
         types.push_back(input.type());
         node.inputs.push_back(input.ref());
-    }
+    };
+    for (const Tensor& input : inputs) add_input(input);
     node.outputs = infer_types(def, types, node.attributes, &node.location);
+    const bool lacks_state = def.draws && inputs.size() + 1 == def.args.size();
+    if (lacks_state && def.draws(OpView(def, types, node.outputs, node.attributes))) {
+        if (graph->outer != nullptr) {
+            fail(def,
+                 "in the body of a loop or branch it needs a state, which would be the same in each iteration "
+                 "otherwise; "
+                 "carry one round: make it with random_state, and pass it on to the next iteration as drawn from");
+        }
+        add_input(next_random_stream(graph));
+    }
+    if (def.name == random_stream_op) note_random_stream(*graph, node);
     if (def.name == "variable") {
         node.variable = std::make_shared<Variable>();
         node.variable->value = std::get<NDArray>(node.attributes[0]).copy();

@@ -12,6 +12,7 @@
 namespace topstitch {
 
 // Outputs of the new operation (none for `assign`). Arrays in attributes are not copied: they must not change later.
+// With inputs from the body of a loop or branch that is being described, the operation is added to that body.
 // UserError/TypeError naming the operation when something does not fit.
 TOPSTITCH_API std::vector<Tensor> apply(const std::shared_ptr<GraphData>& graph, const OpDef& def,
                                         const std::vector<Tensor>& inputs, const NamedAttributes& attributes = {},

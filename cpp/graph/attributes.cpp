@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "graph/apply.h"
+#include "graph/function.h"
 #include "graph/suggest.h"
 
 namespace topstitch {
@@ -30,6 +31,8 @@ std::string_view kind_name(AttributeKind kind) {
             return "a shape";
         case AttributeKind::array:
             return "an array";
+        case AttributeKind::function:
+            return "a function";
     }
     return "?";
 }
@@ -116,6 +119,7 @@ bool equal(const Attribute& a, const Attribute& b) {
     if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&a)) {
         return *integers == std::get<std::vector<std::int64_t>>(b);
     }
+    if (const auto* function = std::get_if<FunctionPtr>(&a)) return equal(**function, *std::get<FunctionPtr>(b));
     return true;  // both none
 }
 

@@ -1,5 +1,7 @@
 // When two dims may be the same number, what they then are, and NumPy's broadcasting of dims and shapes.
 // While building, everything possible is accepted; during specialisation the present values decide.
+#include "graph/dims.h"
+
 #include <algorithm>
 
 #include "graph/apply.h"
@@ -108,6 +110,20 @@ Shape broadcast_shapes(const OpView& op, const Shape& a, const Shape& b) {
         }
     }
     return Shape(std::move(dims));
+}
+
+Dim dims_quotient(const Dim& dim, const Dim& divisor) {
+    if (dim == divisor) return 1;
+    if (dim_is_one(divisor)) return dim;
+    if (dim.is_unknown() || divisor.is_unknown() || is_number(divisor, 0)) return Dim::unknown();
+    const Dim quotient = floor_div(dim, divisor);
+    if (quotient * divisor == dim) return quotient;
+    if (current_assumptions == nullptr) return Dim::unknown();
+    const std::int64_t value = *present_value(dim);
+    const std::int64_t parts = *present_value(divisor);
+    if (parts == 0 || value % parts != 0) return Dim::unknown();
+    current_assumptions->assume_equal(dim, divisor * Dim(value / parts));
+    return value / parts;
 }
 
 bool dim_is_one(const Dim& dim) {

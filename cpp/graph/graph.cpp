@@ -10,6 +10,7 @@
 
 #include "core/fork_gate.h"
 #include "graph/apply.h"
+#include "graph/random_state.h"
 #include "graph/variable_access.h"
 
 namespace topstitch {
@@ -340,6 +341,15 @@ bool set_variable_value_within(const Graph& graph, const Tensor& variable, const
     }
     NDArray fresh = value.copy();  // outside of the lock; a failure changes nothing
     return with_variable(storage, seconds, [&] { storage.value = std::move(fresh); });
+}
+
+bool set_seed_within(const Graph& graph, std::uint64_t seed, double seconds) {
+    const std::optional<Tensor> variable = store_seed(graph.data(), seed);
+    return !variable || set_variable_value_within(graph, *variable, random_variable_value(seed), seconds);
+}
+
+void Graph::set_seed(std::uint64_t seed) {
+    set_seed_within(*this, seed, forever);
 }
 
 NDArray Graph::variable_value(const Tensor& variable) const {

@@ -1,7 +1,8 @@
-// What a Graph handle points to: operations in creation order, and the variables' storage.
-// Operations are only ever appended, so that ids and references stay valid.
+// What a Graph handle points to: operations in creation order, the variables' storage, and the source of its
+// randomness. Operations are only ever appended, so that ids and references stay valid.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -31,12 +32,30 @@ struct OpNode {
     std::shared_ptr<Variable> variable;  // of `variable` operations
 };
 
+// Where operations draw from that were given no random state (see random_state.h).
+struct RandomSource {
+    std::uint64_t seed = 0;
+    OpId variable = -1;            // {runs, seed}; made when the first operation draws
+    std::int64_t num_streams = 0;  // each such operation has a number of its own
+};
+
 struct GraphData {
     std::deque<OpNode> ops;  // references to elements stay valid
     // The open control dependencies of each thread that has any: other threads may build beside it.
     std::map<std::thread::id, std::vector<std::vector<OpId>>> control_stacks;
     // Guards `ops` and `control_stacks` against a reader (a compilation) while another thread appends.
     mutable std::mutex mutex;
+    // The body of a loop or branch while it is described: the graph around it, and what it uses of that one's tensors,
+    // each with the placeholder that stands for it. See function.h.
+    struct Capture {
+        TensorRef outer;
+        TensorRef inner;
+    };
+    std::shared_ptr<GraphData> outer;
+    std::vector<Capture> captures;
+    bool sealed = false;  // the body is complete: nothing can be added
+    RandomSource random;
+    mutable std::mutex random_mutex;  // guards `random`; taken before `mutex`
     // Executables compiled for this graph; owned by the runtime layer.
     std::shared_ptr<void> executables;
 

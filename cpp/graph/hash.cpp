@@ -5,9 +5,22 @@
 #include <algorithm>
 #include <bit>
 
+#include "graph/function.h"
 #include "graph/op_def.h"
 
 namespace topstitch {
+
+namespace {
+
+void add_refs(Hash128& hash, const std::vector<TensorRef>& refs) {
+    hash.add(static_cast<std::uint64_t>(refs.size()));
+    for (const TensorRef ref : refs) {
+        hash.add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32) |
+                 static_cast<std::uint32_t>(ref.output));
+    }
+}
+
+}  // namespace
 
 void add_attribute(Hash128& hash, const Attribute& value) {
     hash.add(static_cast<std::uint64_t>(value.index()));
@@ -45,21 +58,25 @@ void add_attribute(Hash128& hash, const Attribute& value) {
             hash.add_bytes(array.data(), array.bytes());
             return;
         }
+        case AttributeKind::function: {
+            const Function& function = *std::get<FunctionPtr>(value);
+            hash.add(static_cast<std::uint64_t>(function.graph->size()));
+            for (std::size_t id = 0; id < function.graph->size(); ++id)
+                add_operation(hash, function.graph->find(static_cast<OpId>(id)));
+            add_refs(hash, function.parameters);
+            add_refs(hash, function.results);
+            return;
+        }
     }
 }
 
 void add_operation(Hash128& hash, const OpNode& node) {
     hash.add(std::string_view(node.def->name));
-    hash.add(static_cast<std::uint64_t>(node.inputs.size()));
-    for (const TensorRef ref : node.inputs) {
-        hash.add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32) |
-                 static_cast<std::uint32_t>(ref.output));
-    }
-    if (node.variable != nullptr) {
-        hash.add(std::string_view(node.outputs.front().str()));
-    } else {
-        for (const Attribute& value : node.attributes) add_attribute(hash, value);
-    }
+    add_refs(hash, node.inputs);
+    // The first attribute of a variable is its value, of which only the type counts.
+    const bool is_variable = node.variable != nullptr;
+    if (is_variable) hash.add(std::string_view(node.outputs.front().str()));
+    for (std::size_t k = is_variable ? 1 : 0; k < node.attributes.size(); ++k) add_attribute(hash, node.attributes[k]);
     std::vector<OpId> control = node.control;
     std::sort(control.begin(), control.end());
     hash.add(static_cast<std::uint64_t>(control.size()));

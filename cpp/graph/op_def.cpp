@@ -72,6 +72,10 @@ const NDArray& OpView::array(std::string_view name) const {
     return get_attribute<NDArray>(*this, name, "an array");
 }
 
+const Function& OpView::function(std::string_view name) const {
+    return *get_attribute<FunctionPtr>(*this, name, "a function");
+}
+
 std::string OpView::decorate(const std::string& message) const {
     std::string text = concat("[", def_->name, "] ", message);
     if (location_ != nullptr && location_->known()) text += concat(" (created at ", location_->str(), ")");

@@ -64,6 +64,7 @@ public:
     const std::vector<std::int64_t>& integers(std::string_view name) const;
     const Shape& shape(std::string_view name) const;
     const NDArray& array(std::string_view name) const;
+    const Function& function(std::string_view name) const;
 
     // Throws UserError (or TypeError): "[op] message", with the user's file and line.
     [[noreturn]] void fail(const std::string& message) const;
@@ -151,12 +152,21 @@ public:
 private:
     std::vector<Tensor> inputs_;
 };
+// Operations that keep their identity until lowering, because the stitcher has kernels of its own for them
+// (stitch/lower_attention.cpp). Their expansion says the same in other operations: for evaluate(), for programs that
+// are not stitched, and for derivatives of derivatives.
+enum class Library : std::uint8_t { none, attention, attention_query_gradient, attention_key_value_gradient };
+
 struct CompositeBody {
     std::function<std::vector<Tensor>(CompositeContext&)> expand;
+    Library library = Library::none;
 };
 
 // What the compiler itself knows: placeholder, constant, variable, read, assign.
 struct BuiltinBody {};
+
+// Loops and branches: the runtime performs the functions among their attributes.
+struct ControlBody {};
 
 class GradientContext {
 public:
@@ -174,6 +184,12 @@ public:
     // The gradient of the objective with respect to output `k`; empty when none flows.
     const Tensor& grad(int k = 0) const { return gradients_[static_cast<std::size_t>(k)]; }
     bool needs(int k) const { return needed_[static_cast<std::size_t>(k)]; }
+
+    // For rules that differentiate a function: the gradients of sum(outputs[k] * seeds[k]) over all k with respect to
+    // `tensors`, all in one graph; an empty tensor where there is no dependence.
+    using Differentiate = std::function<std::vector<Tensor>(
+        const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds, const std::vector<Tensor>& tensors)>;
+    Differentiate differentiate;
 
 private:
     std::vector<Tensor> inputs_, outputs_, gradients_;
@@ -200,8 +216,11 @@ struct OpDef {
     // Types of the outputs. Accepts unknown dims and unknown rank; the inputs' count and the attributes'
     // kinds are already checked.
     std::function<std::vector<TensorType>(const OpView&)> infer;
-    std::variant<ElementBody, ReduceBody, CompositeBody, BuiltinBody> body;
+    std::variant<ElementBody, ReduceBody, CompositeBody, BuiltinBody, ControlBody> body;
     Gradient gradient;
+    // Of operations that draw random numbers: whether they do, with these attributes. Their last, optional input is the
+    // state to draw from; apply() gives one of the graph's own when it is left out (random_state.h).
+    std::function<bool(const OpView&)> draws;
     bool commutative = false;
     bool internal = false;              // serves rules and composites; users get no builder
     bool view = false;                  // moves elements without computing: free to repeat

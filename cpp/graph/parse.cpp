@@ -1,8 +1,11 @@
 // Reads the text that print.cpp writes, operation by operation through apply(), so that everything is checked again.
 // Errors give line and column; no text can do harm.
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "graph/apply.h"
+#include "graph/function.h"
 #include "graph/suggest.h"
 #include "graph/text.h"
 #include "graph/text_reader.h"
@@ -32,6 +35,72 @@ public:
     }
 
 private:
+    // function(%0, %1) {
+    // ...
+    // } returns(%2)
+    FunctionPtr function() {
+        const TextReader::Place start = reader_.place();
+        reader_.expect(function_keyword);
+        if (++depth_ > deepest_function)
+            TextReader::fail_at(start, concat("functions may lie in each other ", deepest_function, " deep at most"));
+        const auto result = std::make_shared<Function>();
+        result->graph = std::make_shared<GraphData>();
+        // The lines inside number their operations anew.
+        const auto outer_graph = std::exchange(graph_, result->graph);
+        auto outer_ids = std::exchange(ids_, {});
+        const std::vector<std::int64_t> parameters = numbers();
+        reader_.expect("{");
+        end_line();
+        while (!reader_.next_is('}')) {
+            located_operation();
+            end_line();
+        }
+        reader_.expect("}");
+        for (const std::int64_t number : parameters) {
+            const auto found = ids_.find(number);
+            if (found == ids_.end() || graph_->op(found->second).def->name != "placeholder")
+                TextReader::fail_at(start, concat("the parameter %", number, " is not a placeholder of the function"));
+            result->parameters.push_back({found->second, 0});
+        }
+        check_function(start, *result);
+        reader_.expect("returns");
+        reader_.expect("(");
+        while (!reader_.accept(")")) {
+            if (!result->results.empty()) reader_.expect(",");
+            result->results.push_back(tensor().ref());
+        }
+        graph_->sealed = true;
+        graph_ = outer_graph;
+        ids_ = std::move(outer_ids);
+        --depth_;
+        return result;
+    }
+
+    std::vector<std::int64_t> numbers() {
+        std::vector<std::int64_t> list;
+        reader_.expect("(");
+        while (!reader_.accept(")")) {
+            if (!list.empty()) reader_.expect(",");
+            reader_.expect("%");
+            list.push_back(reader_.integer("the number of a parameter"));
+        }
+        return list;
+    }
+
+    // What FunctionBuilder lets nobody do.
+    static void check_function(TextReader::Place start, const Function& function) {
+        std::set<TensorRef> seen;
+        for (const TensorRef parameter : function.parameters) {
+            if (!seen.insert(parameter).second) TextReader::fail_at(start, "a parameter is listed twice");
+        }
+        for (std::size_t id = 0; id < function.graph->size(); ++id) {
+            const OpNode& node = function.graph->op(static_cast<OpId>(id));
+            const bool parameter = seen.contains({static_cast<OpId>(id), 0});
+            if (node.variable != nullptr || (node.def->name == "placeholder" && !parameter))
+                TextReader::fail_at(start, concat("a function cannot have a `", node.def->name, "` of its own"));
+        }
+    }
+
     // Errors of dim arithmetic (a size past 63 bits) know no place in the text.
     void located_operation() {
         const TextReader::Place start = reader_.place();
@@ -114,6 +183,10 @@ private:
             }
             reader_.expect("=");
             const AttrDef& attr = def.attributes[static_cast<std::size_t>(index)];
+            if (attr.kind == AttributeKind::function) {
+                attributes.emplace_back(name, function());
+                continue;
+            }
             const bool named = attr.allows(AttributeKind::string) && reader_.next_is('"');
             attributes.emplace_back(name, reader_.attribute(named ? AttributeKind::string : attr.kind));
         }
@@ -192,6 +265,7 @@ private:
     TextReader reader_;
     std::shared_ptr<GraphData> graph_ = std::make_shared<GraphData>();
     std::unordered_map<std::int64_t, OpId> ids_;
+    int depth_ = 0;  // of functions
 };
 
 }  // namespace

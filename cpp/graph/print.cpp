@@ -7,10 +7,16 @@
 //
 // A tensor is named by its operation's number (%4), and its position when there are several (%4.1). The types after
 // the colon are for readers; parsing infers them again. `none` attributes are left out. In a saved file, arrays lie
-// beside the text: `%v = variable(value=float32(784, 10)external"w") "w"`.
+// beside the text: `%v = variable(value=float32(784, 10)external"w") "w"`. A function is a list of operations in
+// braces, with numbers of its own:
+//     %4 = scan(%1, %2, body=function(%0, %1, %2) {
+//     %0 = placeholder(shape=(), dtype=int32) : int32()
+//     ...
+//     } returns(%3, %4), carried=1)
 #include <bit>
 #include <cstring>
 
+#include "graph/function.h"
 #include "graph/op_def.h"
 #include "graph/text.h"
 
@@ -124,9 +130,29 @@ std::string attribute_text(const Attribute& value) {
             return std::get<Shape>(value).str();
         case AttributeKind::array:
             return array_text(std::get<NDArray>(value));
+        case AttributeKind::function:
+            break;
     }
     return "";
 }
+
+namespace {
+
+std::string references_text(const GraphData& graph, const std::vector<TensorRef>& refs) {
+    std::string text = "(";
+    for (std::size_t k = 0; k < refs.size(); ++k) text += (k > 0 ? ", " : "") + reference_text(graph, refs[k]);
+    return text + ")";
+}
+
+std::string function_text(const Function& function, bool with_location, const StoreArray& store) {
+    const GraphData& graph = *function.graph;
+    std::string text = concat(function_keyword, references_text(graph, function.parameters), " {\n");
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        text += operation_text(graph, static_cast<OpId>(id), with_location, store) + "\n";
+    return text + "} returns" + references_text(graph, function.results);
+}
+
+}  // namespace
 
 std::string operation_text(const GraphData& graph, OpId id, bool with_location, const StoreArray& store) {
     const OpNode& node = graph.find(id);
@@ -139,10 +165,17 @@ std::string operation_text(const GraphData& graph, OpId id, bool with_location, 
     for (std::size_t k = 0; k < node.attributes.size(); ++k) {
         if (kind_of(node.attributes[k]) == AttributeKind::none) continue;
         const auto* array = std::get_if<NDArray>(&node.attributes[k]);
-        const auto stored = array != nullptr && store ? store(id, *array) : std::nullopt;
-        text += concat(separator, node.def->attributes[k].name, "=",
-                       stored ? concat(name_of(array->dtype()), sizes_str(array->shape()), "external", quoted(*stored))
-                              : attribute_text(node.attributes[k]));
+        const auto* function = std::get_if<FunctionPtr>(&node.attributes[k]);
+        // Only the value of a constant or variable, its first attribute, is kept elsewhere.
+        const auto stored = array != nullptr && store && k == 0 ? store(node, id, *array) : std::nullopt;
+        text += concat(separator, node.def->attributes[k].name, "=");
+        if (stored) {
+            text += concat(name_of(array->dtype()), sizes_str(array->shape()), "external", quoted(*stored));
+        } else if (function != nullptr) {
+            text += function_text(**function, with_location, store);
+        } else {
+            text += attribute_text(node.attributes[k]);
+        }
         separator = ", ";
     }
     text += ")";

@@ -29,14 +29,16 @@ std::optional<std::string> base64_decode(std::string_view text);
 
 // --- Attributes. Arrays of up to most_listed elements list them: float32(2,)[1.0, 2.5]; others show their bytes.
 inline constexpr std::int64_t most_listed = 16;
-std::string attribute_text(const Attribute& value);
+std::string attribute_text(const Attribute& value);  // of any kind but a function
+// What a function is called by the text before the lines of its operations; see print.cpp.
+inline constexpr std::string_view function_keyword = "function";
 
 // --- Dims: "64", "?", "batch", "2*batch + 1", as Dim::str() writes them. UserError for anything else.
 TOPSTITCH_API Dim dim_from_text(std::string_view text);
 
 // --- Arrays that are kept outside of the text, under a name of their own: float32(64, 10)external"w".
-// The name under which the array, an attribute of operation `id`, is kept; none to have it in the text.
-using StoreArray = std::function<std::optional<std::string>(OpId id, const NDArray& array)>;
+// The name under which the array, an attribute of operation `node`, is kept; none to have it in the text.
+using StoreArray = std::function<std::optional<std::string>(const OpNode& node, OpId id, const NDArray& array)>;
 // The array that is kept under `name`; UserError when there is none.
 using FetchArray = std::function<NDArray(const std::string& name)>;
 

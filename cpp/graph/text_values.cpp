@@ -344,6 +344,8 @@ Attribute TextReader::attribute(AttributeKind kind) {
             return shape();
         case AttributeKind::array:
             return array();
+        case AttributeKind::function:
+            break;  // parse.cpp
     }
     return std::monostate();
 }

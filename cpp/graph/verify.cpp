@@ -1,6 +1,7 @@
 // Checks every invariant of a graph: references, arity, attributes, types, variables.
 // What it finds is a defect of topstitch, since apply() lets nothing else in.
 #include "graph/apply.h"
+#include "graph/function.h"
 
 namespace topstitch {
 
@@ -89,6 +90,7 @@ void Graph::verify() const {
         verify_attributes(id, node);
         verify_types(*data_, id, node);
         verify_variable(*data_, id, node);
+        each_function(node, [](const Function& function) { Graph(function.graph).verify(); });
     }
 }
 

@@ -1,5 +1,6 @@
 // The typed C++ builders: topstitch/ops.h and the source behind it.
 // See opgen.h.
+#include <algorithm>
 #include <sstream>
 
 #include "opgen/opgen.h"
@@ -28,6 +29,8 @@ std::string type_of(const AttrDef& attr) {
             return "Shape";
         case AttributeKind::array:
             return "NDArray";
+        case AttributeKind::function:
+            break;  // of internal operations only
     }
     return "";
 }
@@ -73,6 +76,7 @@ std::string fallback_of(const AttrDef& attr) {
         case AttributeKind::none:
         case AttributeKind::shape:
         case AttributeKind::array:
+        case AttributeKind::function:
             text << "{}";
             break;
     }
@@ -135,8 +139,6 @@ void write_definition(std::ostream& out, const OpDef& def) {
     for (const ArgDef& arg : def.args) {
         if (arg.variadic) {
             out << "    inputs.insert(inputs.end(), " << arg.name << ".begin(), " << arg.name << ".end());\n";
-        } else if (arg.optional) {
-            out << "    if (" << arg.name << ") inputs.push_back(" << arg.name << ");\n";
         } else {
             out << "    inputs.push_back(" << arg.name << ");\n";
         }
@@ -150,7 +152,11 @@ void write_definition(std::ostream& out, const OpDef& def) {
             out << "    attributes.emplace_back(\"" << attr.name << "\", " << attr.name << ");\n";
         }
     }
-    out << "    std::vector<Tensor> outputs = build(\"" << def.name << "\", inputs, attributes, name);\n"
+    const bool variadic = std::any_of(def.args.begin(), def.args.end(), [](const ArgDef& arg) { return arg.variadic; });
+    const auto required = std::count_if(def.args.begin(), def.args.end(), [](const ArgDef& a) { return !a.optional; });
+    out << "    const std::size_t required = " << (variadic ? "inputs.size()" : std::to_string(required)) << ";\n"
+        << "    std::vector<Tensor> outputs = build(\"" << def.name
+        << "\", std::move(inputs), required, attributes, name);\n"
         << "    return " << (gives_one(def) ? "outputs.at(0)" : "outputs") << ";\n}\n";
 }
 
@@ -178,11 +184,17 @@ void write_cpp_source(std::ostream& out) {
     out << "// The builders of all operations. Generated from the registry: change the OpDef instead.\n"
            "// Each collects its arguments for apply().\n"
            "#include \"topstitch/ops.h\"\n\n#include \"ops/expr.h\"\n\nnamespace topstitch {\n\n"
-           "static std::vector<Tensor> build(const char* op, const std::vector<Tensor>& inputs, const NamedAttributes& "
-           "attributes,\n"
-           "                                 const std::string& name) {\n"
-           "    for (const Tensor& input : inputs) {\n"
-           "        if (!input) throw UserError(concat(\"[\", op, \"] an input is no tensor\"));\n"
+           "// The first `required` inputs must be tensors. Others that are left out are dropped at the end, and "
+           "before "
+           "others\n"
+           "// something stands for them.\n"
+           "static std::vector<Tensor> build(const char* op, std::vector<Tensor> inputs, std::size_t required,\n"
+           "                                 const NamedAttributes& attributes, const std::string& name) {\n"
+           "    while (inputs.size() > required && !inputs.back()) inputs.pop_back();\n"
+           "    for (std::size_t k = 0; k < inputs.size(); ++k) {\n"
+           "        if (inputs[k]) continue;\n"
+           "        if (k < required) throw UserError(concat(\"[\", op, \"] an input is no tensor\"));\n"
+           "        inputs[k] = apply(inputs.front().graph_data(), *find_op(\"absent\"), {}).front();\n"
            "    }\n"
            "    if (inputs.empty()) throw UserError(concat(\"[\", op, \"] at least one input is needed\"));\n"
            "    return apply(inputs.front().graph_data(), *find_op(op), inputs, attributes, name);\n}\n"

@@ -40,6 +40,8 @@ std::string python_type(const AttrDef& attr) {
             return "ShapeLike";
         case AttributeKind::array:
             return "ArrayLike";
+        case AttributeKind::function:
+            break;  // of internal operations only
     }
     return "";
 }
@@ -64,6 +66,7 @@ std::string python_fallback(const AttrDef& attr) {
         case AttributeKind::integers:
         case AttributeKind::shape:
         case AttributeKind::array:
+        case AttributeKind::function:
             return "...";
     }
     return "...";

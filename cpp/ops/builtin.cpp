@@ -52,10 +52,19 @@ OpDef variable() {
     def.doc =
         "State that lasts from run to run, with a fixed dtype and shape. Used as a tensor it is the value from before "
         "the "
-        "run; use read to see an assignment of the same run.";
-    def.attributes = {{"value", AttributeKind::array, "the initial value"}};
+        "run; use read to see an assignment of the same run. With a step it counts the runs that use it: each adds the "
+        "step, unless it assigns a value.";
+    def.attributes = {{"value", AttributeKind::array, "the initial value"},
+                      {"step", AttributeKind::array, "added by each run that uses the variable", false, {}, {}}};
     def.results = {"value"};
-    def.infer = [](const OpView& v) { return std::vector{type_of(v.array("value"))}; };
+    def.infer = [](const OpView& v) {
+        const TensorType type = type_of(v.array("value"));
+        if (v.has("step") && type_of(v.array("step")) != type) {
+            v.fail(concat("the value is ", type.str(), ", but its step is ", type_of(v.array("step")).str(),
+                          "; they must be of one type"));
+        }
+        return std::vector{type};
+    };
     def.gradient = no_inputs();
     def.mpsgraph = {"variableWithData:shape:dataType:name:", "variableFromTensorWithTensor:name:"};
     return def;

@@ -165,6 +165,8 @@ std::vector<NDArray> evaluate(const OpDef& def, std::span<const NDArray> inputs,
         if (def.name == "constant") return {call.view().array("value")};
         throw UnsupportedError(concat("[", def.name, "] has no value of its own outside of a run"));
     }
+    if (std::holds_alternative<ControlBody>(def.body))
+        throw UnsupportedError(concat("[", def.name, "] is performed by the runtime only"));
     return {run_kernel(call)};
 }
 

@@ -9,6 +9,9 @@
 namespace topstitch::ops {
 
 std::vector<OpDef> builtin_ops();          // builtin.cpp: placeholder, constant, variable, read, assign, stop_gradient
+std::vector<OpDef> absent_ops();           // absent.cpp: what stands for inputs that are left out
+std::vector<OpDef> recurrent_ops();        // recurrent.cpp: rnn, lstm, gru, and their steps
+std::vector<OpDef> control_ops();          // control.cpp: if_else, while_loop, scan
 std::vector<OpDef> unary_ops();            // unary.cpp: arithmetic, rounding, signs, tests, bits
 std::vector<OpDef> unary_math_ops();       // unary_math.cpp: exp, log, sqrt, sin, erf, ...
 std::vector<OpDef> binary_ops();           // binary.cpp: sums, products, quotients, remainders, extremes
@@ -30,11 +33,16 @@ std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one
 std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax
 std::vector<OpDef> loss_ops();                 // loss.cpp
 std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul
+std::vector<OpDef> attention_ops();            // attention.cpp: scaled dot product attention
 std::vector<OpDef> convolution_ops();          // convolution.cpp: convolutions over one to three axes, transposed ones
 std::vector<OpDef> window_contraction_ops();   // convolution_body.cpp: the contractions that these become
 std::vector<OpDef> window_ops();               // window.cpp: sums, maxima and counts of windows
 std::vector<OpDef> window_tap_ops();           // window_taps.cpp: which element of a window is the largest
 std::vector<OpDef> pooling_ops();              // pooling.cpp: max_pool2d, avg_pool2d, l2_pool2d, ...
-std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam
+std::vector<OpDef> random_ops();               // random.cpp: random states, and draws from
+std::vector<OpDef> distribution_ops();         // random_distributions.cpp: random_uniform, random_normal, ...
+std::vector<OpDef> dropout_ops();              // dropout.cpp
+std::vector<OpDef> normalization_ops();        // normalization.cpp: batch_norm, layer_norm, ...
+std::vector<OpDef> optimizer_ops();            // optimizer.cpp: sgd, adam, rmsprop, clipping of gradients
 
 }  // namespace topstitch::ops

@@ -15,6 +15,9 @@ std::vector<OpDef> collect() {
         for (OpDef& def : family) all.push_back(std::move(def));
     };
     add(ops::builtin_ops());
+    add(ops::absent_ops());
+    add(ops::control_ops());
+    add(ops::recurrent_ops());
     add(ops::unary_ops());
     add(ops::unary_math_ops());
     add(ops::binary_ops());
@@ -37,11 +40,15 @@ std::vector<OpDef> collect() {
     add(ops::padding_ops());
     add(ops::indexing_ops());
     add(ops::contraction_ops());
+    add(ops::attention_ops());
     add(ops::convolution_ops());
     add(ops::window_contraction_ops());
     add(ops::window_ops());
     add(ops::window_tap_ops());
     add(ops::pooling_ops());
+    add(ops::random_ops());
+    add(ops::dropout_ops());
+    add(ops::normalization_ops());
     return all;
 }
 

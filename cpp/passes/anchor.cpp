@@ -15,6 +15,11 @@ Program anchor(const Program& program) {
     const auto is_given = [&](TensorRef ref) {
         return std::holds_alternative<BuiltinBody>(anchored.graph->op(ref.op).def->body);
     };
+    // Loops, branches and operations with kernels of their own.
+    const auto writes_packed = [&](TensorRef ref) {
+        const auto& body = anchored.graph->op(ref.op).def->body;
+        return std::holds_alternative<ControlBody>(body) || std::holds_alternative<CompositeBody>(body);
+    };
     const auto append_identity = [&](TensorRef ref) {
         const OpNode& node = anchored.graph->op(ref.op);
         OpNode copy;
@@ -32,7 +37,8 @@ Program anchor(const Program& program) {
     };
     for (std::size_t k = 0; k < anchored.layouts.size(); ++k) {
         TensorRef& result = anchored.results[k];
-        if (anchored.layouts[k] && (is_given(result) || uses(result) > 1)) result = append_identity(result);
+        if (anchored.layouts[k] && (is_given(result) || writes_packed(result) || uses(result) > 1))
+            result = append_identity(result);
     }
     std::map<TensorRef, TensorRef> copies;
     const auto through_identity = [&](TensorRef ref) {

@@ -1,30 +1,36 @@
-// Replaces composites by their expansions, until only primitives are left.
+// Replaces composites by their expansions, until only primitives (and what has kernels of its own) are left.
 // Shapes are decided by now, so an expansion may depend on them.
+#include <algorithm>
+
 #include "passes/passes.h"
 
 namespace topstitch {
 
 namespace {
 
-bool has_composite(const GraphData& graph) {
-    for (const OpNode& node : graph.ops) {
-        if (std::holds_alternative<CompositeBody>(node.def->body)) return true;
-    }
-    return false;
+const CompositeBody* find_composite(const OpNode& node, bool keep_library) {
+    const auto* composite = std::get_if<CompositeBody>(&node.def->body);
+    const bool kept = composite != nullptr && keep_library && composite->library != Library::none;
+    return kept ? nullptr : composite;
+}
+
+bool has_composite(const GraphData& graph, bool keep_library) {
+    return std::any_of(graph.ops.begin(), graph.ops.end(),
+                       [&](const OpNode& node) { return find_composite(node, keep_library) != nullptr; });
 }
 
 }  // namespace
 
-Program expand(const Program& program) {
+Program expand(const Program& program, bool keep_library) {
     Program current = program;
     // Each round takes one level of nesting away.
-    for (int round = 0; has_composite(*current.graph); ++round) {
+    for (int round = 0; has_composite(*current.graph, keep_library); ++round) {
         internal_check(round < 32, "composites expand into each other without end");
         Rebuild rebuild(current);
         for (std::size_t index = 0; index < current.graph->ops.size(); ++index) {
             const auto id = static_cast<OpId>(index);
             const OpNode& node = current.graph->ops[index];
-            const auto* composite = std::get_if<CompositeBody>(&node.def->body);
+            const CompositeBody* composite = find_composite(node, keep_library);
             if (composite == nullptr) {
                 rebuild.copy(id);
                 continue;

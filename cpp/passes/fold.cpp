@@ -15,8 +15,9 @@ const NDArray* constant_of(const GraphData& graph, TensorRef ref) {
 }
 
 bool foldable(const GraphData& graph, const OpNode& node) {
-    if (std::holds_alternative<BuiltinBody>(node.def->body) || node.inputs.empty() || node.outputs.size() != 1)
-        return false;
+    const bool has_body =
+        !std::holds_alternative<BuiltinBody>(node.def->body) && !std::holds_alternative<ControlBody>(node.def->body);
+    if (!has_body || node.inputs.empty() || node.outputs.size() != 1) return false;
     const std::optional<Sizes> sizes = node.outputs[0].shape.sizes();
     if (!sizes || num_elements(*sizes) > max_folded_elements) return false;
     std::int64_t read = 0;

@@ -6,7 +6,8 @@
 
 namespace topstitch {
 
-Program expand(const Program& program);    // composites into their expansions, until none is left
+// Composites into their expansions, until none is left but, with `keep_library`, those with kernels of their own.
+Program expand(const Program& program, bool keep_library);
 Program simplify(const Program& program);  // algebra that is exact, and operations that do nothing
 Program fold(const Program& program);      // operations on small constants
 Program cse(const Program& program);       // equal operations on equal inputs, once
@@ -14,6 +15,6 @@ Program dce(const Program& program);       // what no result and no assignment n
 Program anchor(const Program& program);    // every result computed by an operation of its own
 
 // All of them in order.
-Program canonicalize(const Program& program);
+Program canonicalize(const Program& program, bool keep_library);
 
 }  // namespace topstitch

@@ -4,8 +4,8 @@
 
 namespace topstitch {
 
-Program canonicalize(const Program& program) {
-    return anchor(dce(cse(simplify(fold(cse(expand(dce(program))))))));
+Program canonicalize(const Program& program, bool keep_library) {
+    return anchor(dce(cse(simplify(fold(cse(expand(dce(program), keep_library)))))));
 }
 
 }  // namespace topstitch

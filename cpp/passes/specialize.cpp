@@ -118,6 +118,14 @@ public:
             }
             attribute = Shape(std::move(dims));
         }
+        for (Attribute& attribute : node.attributes) {
+            auto* function = std::get_if<FunctionPtr>(&attribute);
+            if (function == nullptr) continue;
+            attribute = with_changed_operations(**function, [this](OpNode& inner) {
+                const bool is_given = is_op(inner, "placeholder") || is_op(inner, "constant");
+                if (!is_given) resolve(inner, inner.outputs.at(0));
+            });
+        }
     }
 
 private:
@@ -177,6 +185,17 @@ std::pair<TensorRef, TensorRef> append_strided(GraphData& graph, OpNode placehol
     return {memory, TensorRef{append(graph, std::move(view)), 0}};
 }
 
+bool counts_runs(const OpNode& variable) {
+    return OpView(*variable.def, {}, {}, variable.attributes).has("step");
+}
+
+// The value of a variable with a step after a run that does not assign it.
+TensorRef next_count(const std::shared_ptr<GraphData>& graph, const OpNode& variable, TensorRef before) {
+    const NDArray& step = OpView(*variable.def, {}, {}, variable.attributes).array("step");
+    const Tensor amount = apply(graph, *find_op("constant"), {}, {{"value", step}}).front();
+    return apply("add", {Tensor(graph, before), amount}).ref();
+}
+
 }  // namespace
 
 std::int64_t HintedAssumptions::hint(const Dim& dim) {
@@ -234,6 +253,40 @@ void require_decided(const Program& program) {
     for (const OpNode& node : program.graph->ops) {
         for (const TensorType& type : node.outputs) require_decided(node, type);
     }
+}
+
+Program specialize_function(const Function& function, const std::vector<TensorType>& types,
+                            const std::vector<const NDArray*>& constants) {
+    Program program;
+    program.graph = std::make_shared<GraphData>();
+    std::map<TensorRef, TensorRef> map;
+    for (std::size_t k = 0; k < function.parameters.size(); ++k) {
+        OpNode node = function.graph->op(function.parameters[k].op);
+        if (constants[k] != nullptr) {
+            node.def = find_op("constant");
+            node.attributes = {*constants[k]};
+        }
+        node.outputs = {types[k]};
+        const TensorRef made{append(*program.graph, std::move(node)), 0};
+        map[function.parameters[k]] = made;
+        program.feeds.push_back(made);
+    }
+    for (std::size_t id = 0; id < function.graph->ops.size(); ++id) {
+        OpNode node = function.graph->ops[id];
+        if (is_op(node, "placeholder")) continue;
+        node.control.clear();
+        std::vector<TensorType> inputs;
+        for (TensorRef& input : node.inputs) {
+            input = map.at(input);
+            inputs.push_back(program.graph->type(input));
+        }
+        node.outputs = infer_types(*node.def, inputs, node.attributes, &node.location);
+        const auto count = static_cast<std::int32_t>(node.outputs.size());
+        const OpId made = append(*program.graph, std::move(node));
+        for (std::int32_t k = 0; k < count; ++k) map[{static_cast<OpId>(id), k}] = {made, k};
+    }
+    for (const TensorRef result : function.results) program.results.push_back(map.at(result));
+    return program;
 }
 
 void check_result(std::size_t k, DType dtype, const Sizes& shape, DType given_dtype, const Sizes& given_shape) {
@@ -324,6 +377,10 @@ Program specialize(const SpecializeRequest& request) {
         state.before = mapped({variable, 0});
         state.assigned = order.last() >= 0;
         state.after = state.assigned ? mapped({order.last(), 0}) : state.before;
+        if (!state.assigned && counts_runs(source.op(variable))) {
+            state.assigned = true;
+            state.after = next_count(program.graph, source.op(variable), state.before);
+        }
         program.states.push_back(std::move(state));
     }
     for (TensorRef target : request.targets) {

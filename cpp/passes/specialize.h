@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/function.h"
 #include "passes/program.h"
 
 namespace topstitch {
@@ -59,6 +60,12 @@ void require_decided(const Program& program);
 
 // UserError for a placeholder that is needed and not fed, and for shapes that do not fit.
 Program specialize(const SpecializeRequest& request);
+
+// A function whose parameters have these types as a program: its feeds are the parameters, in their order. A parameter
+// for which `constants` has an array (null: none) is that constant. Equalities of dims are recorded by the assumptions
+// that are installed.
+Program specialize_function(const Function& function, const std::vector<TensorType>& types,
+                            const std::vector<const NDArray*>& constants);
 
 // UserError when an array that is given for result `k` is of another type.
 void check_result(std::size_t k, DType dtype, const Sizes& shape, DType given_dtype, const Sizes& given_shape);

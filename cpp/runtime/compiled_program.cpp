@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/fork_gate.h"
+#include "graph/function.h"
 #include "passes/passes.h"
 #include "runtime/arena_layout.h"
 
@@ -40,14 +41,14 @@ CompiledProgram::CompiledProgram(Program program, const Hints& hints, const Comp
                                  DeviceBackend& device)
     : device_(&device), max_threads_(options.threads) {
     const auto start = std::chrono::steady_clock::now();
-    for (const OpNode& node : program.graph->ops) locations_.push_back(node.location);
+    each_operation(*program.graph, [this](const OpNode& node) { locations_.push_back(node.location); });
     std::vector<DimEquality> assumed = program.assumptions;
     HintedAssumptions assumptions(hints, assumed);
     {
         // Bodies ask about dims too, so the assumptions hold until everything is lowered.
         const ScopedDimAssumptions scope(&assumptions);
         require_decided(program);
-        program = canonicalize(program);
+        program = canonicalize(program, options.stitch);
         require_decided(program);
         report_.pass_milliseconds = milliseconds_since(start);
         stitch::StitchOptions stitch_options;
@@ -86,7 +87,8 @@ void CompiledProgram::add_steps() {
     for (const stitch::PlanStep& step : plan_.steps) {
         const stitch::RegionReport& region = plan_.regions[static_cast<std::size_t>(step.region)];
         Step made;
-        made.kernel = kernels_[static_cast<std::size_t>(step.kernel)].get();
+        made.control = step.control;
+        if (step.kernel >= 0) made.kernel = kernels_[static_cast<std::size_t>(step.kernel)].get();
         made.buffers = step.buffers;
         for (const Dim& size : step.sizes) made.sizes.push_back(dim_slot(size));
         made.parallel_extent = dim_slot(step.parallel_extent);
@@ -98,6 +100,7 @@ void CompiledProgram::add_steps() {
         steps_.push_back(std::move(made));
     }
     for (const stitch::PlanBuffer& buffer : plan_.buffers) buffer_elements_.push_back(dim_slot(buffer.elements));
+    for (const stitch::PlanControl& control : plan_.controls) control_lengths_.push_back(dim_slot(control.length));
     for (const TensorType& type : plan_.results) {
         std::vector<int> slots;
         for (const Dim& dim : type.shape.dims()) slots.push_back(dim_slot(dim));
@@ -119,6 +122,7 @@ void CompiledProgram::fill_report(const Context& context, HintedAssumptions& ass
         report_.regions.push_back(std::move(entry));
     }
     for (std::size_t s = 0; s < steps_.size(); ++s) {
+        if (steps_[s].kernel == nullptr) continue;
         report_.kernel_milliseconds.emplace_back(plan_.regions[static_cast<std::size_t>(plan_.steps[s].region)].name,
                                                  steps_[s].kernel->compile_milliseconds());
     }
@@ -154,14 +158,16 @@ bool CompiledProgram::accepts(std::span<const std::int64_t> symbols) const {
 // then, when they are compiled as numbers.
 void CompiledProgram::find_extents(const Program& program) {
     std::set<std::string> seen;
-    for (const OpNode& node : program.graph->ops) {
-        for (const TensorType& type : node.outputs) {
-            for (const Dim& dim : type.shape.dims()) {
-                if (provably_nonnegative(dim) || !seen.insert(dim.str()).second) continue;
-                extents_.push_back(dim);
-            }
+    const auto add = [&](const std::vector<Dim>& dims) {
+        for (const Dim& dim : dims) {
+            if (provably_nonnegative(dim) || !seen.insert(dim.str()).second) continue;
+            extents_.push_back(dim);
         }
+    };
+    for (const OpNode& node : program.graph->ops) {
+        for (const TensorType& type : node.outputs) add(type.shape.dims());
     }
+    add(plan_.extents);
 }
 
 void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> symbols) const {
@@ -200,13 +206,16 @@ void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> sy
     int most_threads = 1;
     std::int64_t scratch = 0;
     context.threads.clear();
-    context.work = 0;
     context.sizes.resize(steps_.size());
     for (std::size_t s = 0; s < steps_.size(); ++s) {
         const Step& step = steps_[s];
+        if (step.kernel == nullptr) {
+            const int length = control_lengths_[static_cast<std::size_t>(step.control)];
+            check_loop(context.dims[static_cast<std::size_t>(length)]);
+            context.threads.push_back(1);
+            continue;
+        }
         const std::int64_t work = context.dims[static_cast<std::size_t>(step.work)];
-        if (__builtin_add_overflow(context.work, work, &context.work))
-            context.work = std::numeric_limits<std::int64_t>::max();
         const auto threads = static_cast<int>(std::clamp<std::int64_t>(work / work_per_thread, 1, limit));
         context.threads.push_back(threads);
         most_threads = std::max(most_threads, threads);
@@ -215,6 +224,7 @@ void CompiledProgram::prepare(Context& context, std::span<const std::int64_t> sy
         for (int slot : step.sizes) sizes.push_back(context.dims[static_cast<std::size_t>(slot)]);
         scratch = std::max(scratch, step.kernel->scratch_bytes(sizes));
     }
+    context.work = work_of(context, 0);
     context.scratch_stride = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(scratch)));
     context.scratch_offset = layout.total();
     context.arena_bytes =
@@ -275,47 +285,9 @@ void CompiledProgram::point_at(Context& context, std::span<const NDArray> inputs
                 break;
             case stitch::PlanBuffer::Kind::constant:
             case stitch::PlanBuffer::Kind::arena:
+            case stitch::PlanBuffer::Kind::slice:
                 break;
         }
-    }
-}
-
-void CompiledProgram::launch_steps(Context& context, const RunControl& control) const {
-    LaunchShape launch;
-    launch.scratch_stride = context.scratch_stride;
-    if (context.arena != nullptr)
-        launch.scratch = static_cast<std::byte*>(context.arena->data()) + context.scratch_offset;
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-        const Step& step = steps_[s];
-        const bool changed = control.changed != nullptr && control.changed->load(std::memory_order_relaxed);
-        if (!changed && control.cancelled != nullptr && control.cancelled->load(std::memory_order_relaxed))
-            throw Cancelled("[run] cancelled before it had changed anything");
-        if (step.writes_state && control.changed != nullptr) *control.changed = true;
-        context.arguments.clear();
-        for (int id : step.buffers) context.arguments.push_back(context.pointers[static_cast<std::size_t>(id)]);
-        launch.parallel_extent = context.dims[static_cast<std::size_t>(step.parallel_extent)];
-        launch.threads = context.threads[s];
-        if (control.times == nullptr) {
-            step.kernel->launch(context.arguments.data(), context.sizes[s].data(), launch);
-            continue;
-        }
-        StepTime time;
-        time.start = std::chrono::steady_clock::now();
-        step.kernel->launch(context.arguments.data(), context.sizes[s].data(), launch);
-        time.end = std::chrono::steady_clock::now();
-        time.step = static_cast<int>(s);
-        time.threads = launch.threads;
-        control.times->push_back(time);
-    }
-}
-
-void CompiledProgram::copy_states(Context& context, const RunControl& control) const {
-    if (!plan_.copies.empty() && control.changed != nullptr) *control.changed = true;
-    for (const stitch::PlanCopy& copy : plan_.copies) {
-        const auto from = static_cast<std::size_t>(copy.from);
-        const auto bytes = static_cast<std::size_t>(context.dims[static_cast<std::size_t>(buffer_elements_[from])]) *
-                           size_of(plan_.buffers[from].dtype);
-        if (bytes > 0) std::memcpy(context.pointers[static_cast<std::size_t>(copy.to)], context.pointers[from], bytes);
     }
 }
 
@@ -357,8 +329,7 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
             return std::nullopt;
         }
         point_at(*context, inputs, outputs, states);
-        launch_steps(*context, control);
-        copy_states(*context, control);
+        perform(0, *context, control);
     }
     give_back(std::move(context));
     return outputs;
@@ -398,8 +369,13 @@ std::vector<KernelCost> CompiledProgram::costs(std::span<const std::int64_t> sym
     std::vector<KernelCost> costs;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
         const stitch::RegionReport& region = plan_.regions[static_cast<std::size_t>(plan_.steps[s].region)];
-        costs.push_back({region.name, region.operations, value(steps_[s].bytes_read), value(steps_[s].bytes_written),
-                         value(steps_[s].flops)});
+        KernelCost cost{region.name, region.operations, 0, 0, 0};
+        if (steps_[s].kernel != nullptr) {
+            cost.bytes_read = value(steps_[s].bytes_read);
+            cost.bytes_written = value(steps_[s].bytes_written);
+            cost.flops = value(steps_[s].flops);
+        }
+        costs.push_back(std::move(cost));
     }
     return costs;
 }

@@ -90,7 +90,8 @@ private:
         bool reserved = false;
     };
     struct Step {
-        const DeviceKernel* kernel = nullptr;
+        const DeviceKernel* kernel = nullptr;  // null: a loop or branch
+        int control = -1;                      // in plan_.controls
         std::vector<int> buffers;
         std::vector<int> sizes;   // positions in dims_
         int parallel_extent = 0;  // position in dims_
@@ -113,16 +114,23 @@ private:
     void reserve(Context& context) const;
     void point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
                   const States& states) const;
-    void launch_steps(Context& context, const RunControl& control) const;
-    void copy_states(Context& context, const RunControl& control) const;
+    std::int64_t work_of(const Context& context, int block) const;
+    static void check_loop(std::int64_t length);
+    std::size_t bytes_of(int buffer, const Context& context) const;
+    // Performs the steps of a block, and its copies.
+    void perform(int block, Context& context, const RunControl& control) const;
+    void perform_control(int number, Context& context, const RunControl& control) const;
+    void launch(int step, Context& context, const RunControl& control) const;
+    void copy(std::span<const stitch::PlanCopy> copies, Context& context) const;
 
     std::vector<DimEquality> assumptions_;
     stitch::Plan plan_;
     std::vector<std::shared_ptr<const DeviceKernel>> kernels_;
     std::vector<std::string> symbol_names_;
     std::vector<SourceLocation> locations_;
-    std::vector<Dim> extents_;  // of tensors of the program, which must not turn out negative
-    std::vector<Dim> dims_;     // each distinct Dim that runs need
+    std::vector<Dim> extents_;          // of tensors of the program, which must not turn out negative
+    std::vector<int> control_lengths_;  // by loop or branch: positions in dims_
+    std::vector<Dim> dims_;             // each distinct Dim that runs need
     std::map<std::string, int> dim_slots_;
     std::vector<Step> steps_;
     std::vector<int> buffer_elements_;           // positions in dims_

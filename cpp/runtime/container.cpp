@@ -91,11 +91,10 @@ void Container::add_graph(const GraphData& graph, const std::vector<OpId>& ids) 
     std::copy_if(ids.begin(), ids.end(), std::back_inserter(variables),
                  [&graph](OpId id) { return is_variable(graph.find(id)); });
     std::map<OpId, NDArray> values = variable_values(graph, variables);
-    const StoreArray store = [&](OpId id, const NDArray& array) -> std::optional<std::string> {
-        const auto value = values.find(id);
-        if (value == values.end() && array.size() <= most_listed) return std::nullopt;
-        std::string name = array_name(graph.find(id), id, arrays);
-        arrays.emplace(name, value == values.end() ? array : value->second);
+    const StoreArray store = [&](const OpNode& node, OpId id, const NDArray& array) -> std::optional<std::string> {
+        if (!is_variable(node) && array.size() <= most_listed) return std::nullopt;
+        std::string name = array_name(node, id, arrays);
+        arrays.emplace(name, is_variable(node) ? values.at(id) : array);
         return name;
     };
     metadata[metadata_key::graph] = graph_text(graph, ids, store);

@@ -44,19 +44,19 @@ std::string Profile::str() const {
                kernels.size(), total, run_microseconds, runs, compile_milliseconds);
     text += format("limits measured here: %.1f GB/s, %.1f GFLOP/s (float32)\n\n", limits.bytes_per_second * 1e-9,
                    limits.flops_per_second * 1e-9);
-    text += format("%-14s %10s %6s %7s %9s %9s %9s %9s %7s  %s\n", "kernel", "us", "share", "threads", "MB", "GB/s",
-                   "MFLOP", "GFLOP/s", "limit", "operations");
+    text += format("%-14s %8s %10s %6s %7s %9s %9s %9s %9s %7s  %s\n", "kernel", "launches", "us", "share", "threads",
+                   "MB", "GB/s", "MFLOP", "GFLOP/s", "limit", "operations");
     for (const Kernel& kernel : kernels) {
         const double bytes = static_cast<double>(kernel.cost.bytes_read + kernel.cost.bytes_written);
         // Of the nearer limit: what the kernel would take there, to what it takes.
         const double bound = std::max(bytes / limits.bytes_per_second,
                                       static_cast<double>(kernel.cost.flops) / limits.flops_per_second) *
                              1e6;
-        text += format("%-14s %10.1f %5.1f%% %7d %9.3f %9.1f %9.3f %9.1f %6.1f%%  %s\n", kernel.cost.name.c_str(),
-                       kernel.microseconds, total > 0 ? 100 * kernel.microseconds / total : 0.0, kernel.threads,
-                       bytes * 1e-6, kernel.bytes_per_second() * 1e-9, static_cast<double>(kernel.cost.flops) * 1e-6,
-                       kernel.flops_per_second() * 1e-9, 100 * bound / kernel.microseconds,
-                       operations_text(kernel.cost.operations).c_str());
+        text += format("%-14s %8d %10.1f %5.1f%% %7d %9.3f %9.1f %9.3f %9.1f %6.1f%%  %s\n", kernel.cost.name.c_str(),
+                       kernel.launches, kernel.microseconds, total > 0 ? 100 * kernel.microseconds / total : 0.0,
+                       kernel.threads, bytes * 1e-6, kernel.bytes_per_second() * 1e-9,
+                       static_cast<double>(kernel.cost.flops) * 1e-6, kernel.flops_per_second() * 1e-9,
+                       100 * bound / kernel.microseconds, operations_text(kernel.cost.operations).c_str());
     }
     return text;
 }

@@ -57,7 +57,7 @@ Profile Executable::profile(std::span<const NDArray> inputs, int runs) const {
     };
     std::vector<StepTime> times;
     static_cast<void>(ExecutableImpl::execute(prepared, inputs, {}, control_with(times)));  // warms up
-    std::map<int, std::vector<double>> by_step;
+    std::map<int, std::vector<double>> by_step;                                             // of each run
     std::vector<double> totals;
     Clock::time_point begun;
     Clock::time_point ended;
@@ -68,7 +68,9 @@ Profile Executable::profile(std::span<const NDArray> inputs, int runs) const {
             ExecutableImpl::execute(impl_->prepare(*graph_, inputs, {}), inputs, {}, control_with(times));
         ended = Clock::now();
         totals.push_back(microseconds(ended - begun));
-        for (const StepTime& time : times) by_step[time.step].push_back(microseconds(time.end - time.start));
+        std::map<int, double> sums;
+        for (const StepTime& time : times) sums[time.step] += microseconds(time.end - time.start);
+        for (const auto& [step, sum] : sums) by_step[step].push_back(sum);
     }
     const Report report = prepared.variant->report();
     profile.runs = runs;
@@ -77,6 +79,7 @@ Profile Executable::profile(std::span<const NDArray> inputs, int runs) const {
     const double start = add_compilation(report, profile.events);
     profile.events.push_back({"run", "run", start, microseconds(ended - begun), ""});
     const std::vector<KernelCost> costs = prepared.variant->costs(prepared.symbols);
+    std::map<int, std::size_t> listed;  // by step: its place among the kernels
     for (const StepTime& time : times) {
         const KernelCost& cost = costs[static_cast<std::size_t>(time.step)];
         std::string operations;
@@ -85,7 +88,16 @@ Profile Executable::profile(std::span<const NDArray> inputs, int runs) const {
                                   microseconds(time.end - time.start),
                                   concat(operations, "; ", cost.bytes_read, " bytes read, ", cost.bytes_written,
                                          " written, ", cost.flops, " FLOPs, ", time.threads, " threads")});
-        profile.kernels.push_back({cost, time.threads, median(by_step[time.step])});
+        const auto [place, first] = listed.emplace(time.step, profile.kernels.size());
+        if (first) {
+            profile.kernels.push_back({cost, 1, time.threads, median(by_step[time.step])});
+            continue;
+        }
+        Profile::Kernel& kernel = profile.kernels[place->second];
+        ++kernel.launches;
+        kernel.cost.bytes_read += cost.bytes_read;
+        kernel.cost.bytes_written += cost.bytes_written;
+        kernel.cost.flops += cost.flops;
     }
     return profile;
 }

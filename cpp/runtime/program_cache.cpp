@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/settings.h"
+#include "graph/function.h"
 #include "graph/hash.h"
 
 namespace topstitch {
@@ -21,11 +22,13 @@ void add_program(Hash128& hash, const Program& program) {
     std::map<std::string, std::uint64_t> places;
     for (const OpNode& node : program.graph->ops) {
         add_operation(hash, node);
-        hash.add(std::string_view(node.name));
         for (const TensorType& type : node.outputs) hash.add(std::string_view(type.str()));
+    }
+    each_operation(*program.graph, [&](const OpNode& node) {
+        hash.add(std::string_view(node.name));
         hash.add(static_cast<std::uint64_t>(node.location.known()));
         hash.add(places.emplace(node.location.str(), places.size()).first->second);
-    }
+    });
     for (TensorRef feed : program.feeds) add_ref(hash, feed);
     hash.add(static_cast<std::uint64_t>(program.states.size()));
     for (const Program::State& state : program.states) {

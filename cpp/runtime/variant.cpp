@@ -7,6 +7,8 @@
 #include <functional>
 #include <mutex>
 
+#include "graph/function.h"
+
 namespace topstitch {
 
 namespace {
@@ -43,7 +45,7 @@ Variant::Variant(const SpecializeRequest& request, const CompileOptions& options
     }
     std::sort(states_.lock_order.begin(), states_.lock_order.end(), std::less<>());
     std::vector<SourceLocation> places;
-    for (const OpNode& node : program.graph->ops) places.push_back(node.location);
+    each_operation(*program.graph, [&places](const OpNode& node) { places.push_back(node.location); });
     FoundProgram result = find_or_compile(std::move(program), request.hints, options, device);
     program_ = std::move(result.program);
     program_->add_user();

@@ -63,10 +63,20 @@ private:
         OpAccess access;
         access.inlined = is_scalar_constant(graph_, {id, 0});
         if (std::holds_alternative<BuiltinBody>(node.def->body)) return access;
-        internal_check(node.outputs.size() == 1, "a primitive has one output");
         access.has_body = true;
-
+        if (std::holds_alternative<ControlBody>(node.def->body)) {
+            access.is_control = true;
+            for (const TensorRef input : node.inputs) access.requests.push_back({input, {}, true, false});
+            return access;
+        }
         const NodeView node_view(graph_, node);
+        if (const auto* composite = std::get_if<CompositeBody>(&node.def->body)) {
+            access.library = composite->library;
+            internal_check(access.library != Library::none, "a composite was not expanded");
+            probe_inputs(node, node_view, access);
+            return access;
+        }
+        internal_check(node.outputs.size() == 1, "a primitive has one output");
         loopir::Builder builder;
         const auto new_var = [&](const Dim& extent) {
             access.vars.push_back(extent);
@@ -115,6 +125,21 @@ private:
         access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce &&
                          access.requests.size() <= max_inlined_requests && access.depth < max_inlined_depth;
         return access;
+    }
+
+    // Of an operation with kernels of its own: every element of every input.
+    void probe_inputs(const OpNode& node, const NodeView& view, OpAccess& access) {
+        std::vector<Request> direct;
+        for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+            Request request{node.inputs[k], {}, true, false};
+            for (const Dim& extent : view.inputs[k].shape.dims()) {
+                request.at.push_back(Index::var(static_cast<loopir::VarId>(access.vars.size()), extent));
+                access.vars.push_back(extent);
+            }
+            direct.push_back(std::move(request));
+        }
+        access.num_out = static_cast<int>(access.vars.size());
+        look_through(access, direct);
     }
 
     // What the parts of a contraction depend on.

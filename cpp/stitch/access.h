@@ -32,9 +32,11 @@ struct OpAccess {
     std::vector<bool> window_vars;
     std::vector<bool> exists_vars;  // which the existence of a product depends on
     bool is_contraction() const { return !factor_vars.empty(); }
-    bool has_body = false;  // false for placeholders, variables and constants
-    int depth = 0;          // of the views that are looked through
-    bool inlined = false;   // a view or a scalar constant: repeated in whoever reads it
+    Library library = Library::none;  // it has kernels of its own, and reads its inputs in an order of theirs
+    bool is_control = false;          // a loop or branch: reads its inputs as they lie in memory
+    bool has_body = false;            // false for placeholders, variables and constants
+    int depth = 0;                    // of the views that are looked through
+    bool inlined = false;             // a view or a scalar constant: repeated in whoever reads it
 };
 
 // The access of every operation of the program; with `look_through` views are inlined into their readers.

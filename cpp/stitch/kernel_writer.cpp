@@ -35,6 +35,10 @@ Index KernelWriter::begin_loop(const std::string& name, const LoopSpec& spec, co
     return b_.begin_loop(name, spec.extent, limit);
 }
 
+void KernelWriter::close(int loops) {
+    for (int k = 0; k < loops; ++k) b_.end_loop();
+}
+
 void KernelWriter::forget_values() {
     moved();
     row_values_.clear();
@@ -203,6 +207,28 @@ int KernelWriter::scratch_buffer(const std::string& name, int number, DType type
     argument.scratch = number;
     if (writing) result_.scratch.push_back({type, size});
     return add_buffer(param, argument);
+}
+
+int KernelWriter::local_buffer(const std::string& name, DType type, const Dim& elements) {
+    BufferParam param;
+    param.name = name;
+    param.dtype = type;
+    param.role = BufferParam::Role::local;
+    param.size = elements;
+    return add_buffer(param, {});
+}
+
+// --- Sums of products in panels.
+
+Index KernelWriter::PackedPanels::offset(const Index& panel, const Index& element, const Index& step) const {
+    return in_lanes ? (panel * depth + step) * Dim(width) + element : (panel * Dim(width) + element) * depth + step;
+}
+
+KernelWriter::PanelPlace KernelWriter::begin_panel(std::int64_t rows, std::int64_t columns, int rows_together,
+                                                   int vectors) {
+    const Index row = begin_loop("i", {"i", Dim(rows), false, false, rows_together});
+    const Index column = begin_loop("j", {"j", Dim(columns), false, true, vectors});
+    return {row, column};
 }
 
 void KernelWriter::store_outputs(const std::function<bool(OpId)>& due) {

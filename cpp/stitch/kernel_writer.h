@@ -36,6 +36,7 @@ protected:
     // --- Loops.
 
     Index begin_loop(const std::string& name, const LoopSpec& spec, const std::optional<Index>& limit = std::nullopt);
+    void close(int loops);
     // To be called when region_var changes: values belong to the loops in which they were computed.
     void moved() { homes_.clear(); }
     void forget_values();
@@ -73,6 +74,46 @@ protected:
     // All values are computed before the first store: an output may replace a variable in place, and nothing may
     // read the variable's new value by mistake.
     void store_outputs(const std::function<bool(OpId)>& due);
+
+    int local_buffer(const std::string& name, DType type, const Dim& elements);
+
+    // --- Sums of products in panels.
+
+    // A factor as the innermost loop reads it: panels of `width` elements over the steps of the sum.
+    struct PackedPanels {
+        std::int64_t width = 1;
+        Dim depth;              // steps, with padding
+        bool in_lanes = false;  // [panel, step, element], else [panel, element, step]
+        Index offset(const Index& panel, const Index& element, const Index& step) const;
+    };
+    // Fills a panel with what `value` gives for (element, step).
+    template <typename Factor>
+    void pack_panel(const PackedPanels& layout, int buffer, const Index& panel, const Dim& steps,
+                    const std::optional<Index>& limit, Factor value) {
+        const LoopSpec elements{"e", Dim(layout.width), false, layout.in_lanes, layout.in_lanes ? 2 : 1};
+        const LoopSpec along{"k", steps, false, !layout.in_lanes, 1};
+        Index element, step;
+        if (layout.in_lanes) step = begin_loop("k", along, limit);
+        element = begin_loop("e", elements);
+        if (!layout.in_lanes) step = begin_loop("k", along, limit);
+        b_.store(buffer, layout.offset(panel, element, step), value(element, step));
+        close(2);
+    }
+
+    struct PanelPlace {
+        Index row, column;
+    };
+    // Opens the two loops over a panel of results, all of which are in registers together.
+    PanelPlace begin_panel(std::int64_t rows, std::int64_t columns, int rows_together, int vectors);
+
+    template <typename Product>
+    ValueId sum_of_products(DType type, const Dim& steps, const std::optional<Index>& limit, Product product) {
+        const int sum = b_.add_accumulator(loopir::Combiner::sum, type);
+        b_.init_acc(sum);
+        b_.accumulate(sum, product(begin_loop("k", {"k", steps}, limit)));
+        close(1);
+        return b_.acc_read(sum);
+    }
 
     // The end: the schedule's flags are written into the finished kernel.
     LoweredKernel finish(const std::string& name);
@@ -122,5 +163,9 @@ Index row_major(const std::vector<std::pair<Index, Dim>>& digits);
 void lower_contraction(const Program& program, const Partition& partition, const Region& region,
                        const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
                        LoweredRegion& result);
+
+// The kernel of a region that is attention or one of its gradients (lower_attention.cpp).
+void lower_attention(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                     const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
 
 }  // namespace topstitch::stitch

@@ -322,7 +322,9 @@ private:
 LoweredRegion lower(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                     const std::map<OpId, TensorRef>& in_place, const std::string& name) {
     LoweredRegion result;
-    if (schedule.tiling) {
+    if (schedule.attention) {
+        lower_attention(program, partition, region, schedule, in_place, name, result);
+    } else if (schedule.tiling) {
         lower_contraction(program, partition, region, schedule, in_place, name, result);
     } else if (schedule.chunks > 0) {
         result.kernels.push_back(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct LoweredRegion {
     };
     std::vector<LoweredKernel> kernels;  // in the order in which they run
     std::vector<Scratch> scratch;
-    std::vector<OpId> kept;  // row values kept in local memory
+    std::vector<OpId> kept;   // row values kept in local memory
+    std::optional<Dim> work;  // additions, roughly, where the region's variables do not tell
 };
 
 // `in_place`: outputs (by operation) that take the storage of an input tensor which they replace.

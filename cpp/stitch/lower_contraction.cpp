@@ -189,10 +189,6 @@ private:
         return row_major(digits);
     }
 
-    void close(int loops) {
-        for (int k = 0; k < loops; ++k) b_.end_loop();
-    }
-
     // The guard "index < extent", or none when panels fill it.
     ValueId inside(const Side& side, const Index& index) {
         if (side.extent.is_known() && side.extent.value() % side.panel == 0) return no_value;
@@ -222,29 +218,21 @@ private:
         return (side.once ? reduce_ : Dim(tiling_.block)) + Dim(side.in_lanes ? 0 : row_padding);
     }
 
-    Index packed_offset(const Side& side, const Index& panel, const Index& element, const Index& k) const {
-        const Dim depth = packed_depth(side);
-        const Dim width = side.panel;
-        return side.in_lanes ? (panel * depth + k) * width + element : (panel * width + element) * depth + k;
-    }
+    PackedPanels layout(const Side& side) const { return {side.panel, packed_depth(side), side.in_lanes}; }
 
     // Copies the panels that the loop variable `panel` counts: elements past the end are what the factor makes of
     // zeros, and nobody looks at their sums.
     void pack(Side& side, const Index& panel_in_buffer, const Index& panel, const Index& first_reduced,
               const Dim& depth, const std::optional<Index>& limit) {
-        const LoopSpec elements{"e", Dim(side.panel), false, side.in_lanes, side.in_lanes ? 2 : 1};
-        const LoopSpec reduced{"k", depth, false, !side.in_lanes, 1};
-        Index element, k;
-        if (side.in_lanes) k = begin_loop("k", reduced, limit);
-        element = begin_loop("e", elements);
-        if (!side.in_lanes) k = begin_loop("k", reduced, limit);
-        const Index at = panel * Dim(side.panel) + element;
-        guard_ = inside(side, at);
-        bind(side.vars, at);
-        bind(tiling_.reduce, first_reduced + k);
-        b_.store(side.buffer, packed_offset(side, panel_in_buffer, element, k), factor(side));
-        guard_ = no_value;
-        close(2);
+        pack_panel(layout(side), side.buffer, panel_in_buffer, depth, limit, [&](const Index& element, const Index& k) {
+            const Index at = panel * Dim(side.panel) + element;
+            guard_ = inside(side, at);
+            bind(side.vars, at);
+            bind(tiling_.reduce, first_reduced + k);
+            const ValueId value = factor(side);
+            guard_ = no_value;
+            return value;
+        });
     }
 
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
@@ -261,7 +249,7 @@ private:
     }
 
     void pack_in_tile(Side& side) {
-        side.buffer = local(side.name, Dim(side.tile_panels * side.panel) * packed_depth(side));
+        side.buffer = local_buffer(side.name, type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
         pack(side, panel, side.first_panel + panel, first_reduced_, Dim(tiling_.block), reduced_limit());
         close(1);
@@ -276,19 +264,10 @@ private:
     static Index panel_limit(const Side& side) { return Index(side.panels) - side.first_panel; }
 
     ValueId packed_value(Side& side, int number, const Index& panel, const Index& element, const Index& k) {
-        if (!side.once) return b_.load(side.buffer, packed_offset(side, panel, element, k));
+        if (!side.once) return b_.load(side.buffer, layout(side).offset(panel, element, k));
         if (side.buffer < 0) side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), false);
         const Index number_of_panel = joint(side.batch) * side.panels + side.first_panel + panel;
-        return b_.load(side.buffer, packed_offset(side, number_of_panel, element, first_reduced_ + k));
-    }
-
-    int local(const std::string& name, const Dim& elements) {
-        BufferParam param;
-        param.name = name;
-        param.dtype = type_;
-        param.role = BufferParam::Role::local;
-        param.size = elements;
-        return add_buffer(param, {});
+        return b_.load(side.buffer, layout(side).offset(number_of_panel, element, first_reduced_ + k));
     }
 
     // --- The product.
@@ -300,8 +279,7 @@ private:
         if (in_strips()) row_panel = begin_panels("row_panel", rows_);
         column_panel = begin_panels("column_panel", columns_);
         if (!in_strips()) row_panel = begin_panels("row_panel", rows_);
-        const Index i = begin_loop("i", {"i", Dim(rows_.panel), false, false, tiling_.panel_rows});
-        const Index j = begin_loop("j", {"j", Dim(columns_.panel), false, true, tiling_.panel_vectors});
+        const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
         if (tiling_.staged()) {
@@ -356,14 +334,11 @@ private:
 
     template <typename Product>
     ValueId sum_over_block(Product product) {
+        const Dim steps = tiling_.block / inner_;
+        if (!tiling_.staged()) return sum_of_products(type_, steps, reduced_limit(), product);
         const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
         b_.init_acc(sum);
-        const Index k = begin_loop("k", {"k", Dim(tiling_.block / inner_)}, reduced_limit());
-        if (!tiling_.staged()) {
-            b_.accumulate(sum, product(k));
-            close(1);
-            return b_.acc_read(sum);
-        }
+        const Index k = begin_loop("k", {"k", steps}, reduced_limit());
         const std::size_t inner = tiling_.reduce.size() - static_cast<std::size_t>(tiling_.inner_reduce);
         bind({tiling_.reduce.begin(), tiling_.reduce.begin() + static_cast<std::ptrdiff_t>(inner)}, first_outer_ + k);
         const auto deciding = static_cast<std::size_t>(tiling_.deciding_reduce);
@@ -485,7 +460,8 @@ private:
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
-        if (sums_ < 0) sums_ = local("sums", Dim((in_strips() ? 1 : tiling_.row_panels) * rows_.panel * sum_row()));
+        if (sums_ < 0)
+            sums_ = local_buffer("sums", type_, Dim((in_strips() ? 1 : tiling_.row_panels) * rows_.panel * sum_row()));
         const Index at = sum_offset(row, column);
         if (tiling_.one_block) return b_.store(sums_, at, value);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));

@@ -83,6 +83,12 @@ public:
           request_(request) {}
 
     MergeResult run() {
+        for (OpId op : {tensor_.op, reader_}) {
+            if (context_.accesses[static_cast<std::size_t>(op)].library != Library::none) {
+                return refuse(
+                    concat("`", context_.graph.op(op).def->name, "` has kernels of its own, which nothing joins"));
+            }
+        }
         if (request_.dynamic) return refuse("its elements are picked by a computed index");
         if (request_.guarded && producer_.has_reduce)
             return refuse("it is read only where a condition holds, and holds a reduction");
@@ -240,9 +246,13 @@ private:
     // Every reduction runs over all row variables, once for each iteration of the others.
     std::string check_reductions(const Region& merged) const {
         const std::vector<VarId> rows = merged.row_vars();
+        int reductions = 0;
         for (const auto& [op, member] : merged.members) {
             const OpAccess& access = context_.accesses[static_cast<std::size_t>(op)];
             if (!access.is_reduce) continue;
+            // Tiles have room for the sums of one product; beside another it would be a plain loop.
+            if (++reductions > 1 && merged.has_contraction)
+                return "a product in tiles shares its kernel with no other reduction";
             std::vector<VarId> reduced;
             for (std::size_t v = static_cast<std::size_t>(access.num_out); v < member.own.size(); ++v) {
                 VarId var = -1;

@@ -23,6 +23,10 @@ public:
         for (const Program::State& state : program.states) {
             if (state.assigned) require(state.after);
         }
+        for (std::size_t k = 0; k < graph_.ops.size(); ++k) {
+            if (!result_.accesses[k].is_control) continue;
+            for (const TensorRef input : graph_.ops[k].inputs) require(input);
+        }
     }
 
     Partition run() {
@@ -89,7 +93,9 @@ private:
         const int into = region_of(reader);
         if (from == into) return;
         std::string reason;
-        if (has_detour(from, into)) {
+        if (is_control(request.tensor.op) || is_control(reader)) {
+            reason = "a loop or branch is a step of its own";
+        } else if (has_detour(from, into)) {
             reason = "another kernel has to run between them";
         } else {
             MergeResult result =
@@ -107,6 +113,8 @@ private:
         }
         result_.refusals.push_back({request.tensor.op, reader, std::move(reason)});
     }
+
+    bool is_control(OpId op) const { return result_.accesses[static_cast<std::size_t>(op)].is_control; }
 
     // A region depends on as late an operation, and so does whatever reads it.
     void raise_latest(int region, OpId latest) {

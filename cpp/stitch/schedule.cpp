@@ -9,10 +9,12 @@ namespace topstitch::stitch {
 
 namespace {
 
+using loopir::IndexTerm;
 using loopir::VarId;
 
 constexpr int rows_by_one_vector = 4;
 constexpr int split_chunks = 32;
+constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
@@ -20,6 +22,38 @@ constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loo
 // use.
 constexpr std::int64_t crossing_block = 32;
 constexpr std::int64_t min_crossing_step = 64;  // elements; nearer ones share pages
+
+// Whether the index depends on the two variables as on one that counts through both: first * inner + second.
+bool walks_as_one(const Index& index, VarId first, VarId second, const Dim& inner) {
+    Dim outer_step = 0;
+    Dim inner_step = 0;
+    for (const Index::Part& part : index.parts()) {
+        const IndexTerm& term = part.term;
+        if (term.kind == IndexTerm::Kind::var) {
+            if (term.var == first) outer_step = part.coefficient;
+            if (term.var == second) inner_step = part.coefficient;
+        } else if (term.inner != nullptr && !walks_as_one(*term.inner, first, second, inner)) {
+            return false;
+        }
+    }
+    return outer_step == inner_step * inner;
+}
+
+// In how many iterations in a row the index repeats its values, as v // 64 * 16 + v % 16 does in 64: four iterations
+// have each of 16 values. Run together, they share what is computed from it. 1: it does not repeat.
+std::int64_t span_of_repeats(const Index& index, VarId var) {
+    std::int64_t longest = 1;
+    for (const Index::Part& digit : index.parts()) {
+        if (digit.term.kind != IndexTerm::Kind::mod || !digit.term.inner->depends_on(var)) continue;
+        for (const Index::Part& group : index.parts()) {
+            if (group.term.kind != IndexTerm::Kind::floor_div || !(*group.term.inner == *digit.term.inner)) continue;
+            const Dim &period = digit.term.extent, &span = group.term.extent;
+            if (!period.is_known() || !span.is_known() || group.coefficient != digit.coefficient * period) continue;
+            if (span.value() > period.value()) longest = std::max(longest, span.value());
+        }
+    }
+    return longest;
+}
 
 // A loop to be: one region variable, or several that are walked as one.
 struct Axis {
@@ -53,7 +87,7 @@ public:
         while (collapse_one()) {}
         const int vector = choose_vector();
         Schedule schedule = arrange(vector);
-        choose_unrolls(schedule);
+        choose_unrolls(schedule, vector);
         schedule.streaming = worth_streaming();
         schedule.tiling = choose_tiling(program_, partition_, region_, options_, machine_);
         if (schedule.tiling) schedule.chunks = 0;
@@ -118,10 +152,10 @@ private:
             const auto first = static_cast<VarId>(a);
             const auto second = static_cast<VarId>(a + 1);
             const Dim inner = axes_[a + 1].extent;
-            const bool used = std::any_of(index_uses_.begin(), index_uses_.end(), [&](const Index& use) {
-                return use.depends_on(first) || use.depends_on(second);
+            const bool uses_fit = std::all_of(index_uses_.begin(), index_uses_.end(), [&](const Index& use) {
+                return walks_as_one(use, first, second, inner);
             });
-            if (used) continue;
+            if (!uses_fit) continue;
             const bool uniform = std::all_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
                 const Dim outer_step = access.offset.coefficient_of(first);
                 const Dim inner_step = access.offset.coefficient_of(second);
@@ -318,8 +352,12 @@ private:
     }
 
     // Independent accumulators hide the latency of an addition; long bodies fill the pipeline by themselves.
-    void choose_unrolls(Schedule& schedule) const {
+    void choose_unrolls(Schedule& schedule, int vector) const {
         const double cost = cost_of(partition_, region_);
+        std::int64_t span = 1;
+        for (const Index& use : index_uses_) span = std::max(span, span_of_repeats(use, static_cast<VarId>(vector)));
+        const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
+        const int repeats = static_cast<int>(std::clamp<std::int64_t>(span / lanes, 1, max_repeats));
         const auto choose = [&](LoopSpec& loop, bool row) {
             if (!loop.vector) return;
             if (region_.has_contraction && !row) {
@@ -327,7 +365,7 @@ private:
             } else if (row && region_.has_reduce) {
                 loop.unroll = cost < 40 ? 4 : 2;
             } else {
-                loop.unroll = unroll_for(cost);
+                loop.unroll = std::max(unroll_for(cost), repeats);
             }
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
@@ -393,6 +431,12 @@ int unroll_for(double cost) {
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
                          const StitchOptions& options, const Machine& machine) {
+    const OpId last = region.members.rbegin()->first;
+    if (partition.accesses[static_cast<std::size_t>(last)].library != Library::none) {
+        Schedule schedule;
+        schedule.attention = choose_attention_tiling(program, last, options, machine);
+        return schedule;
+    }
     return Scheduler(program, partition, region, options, machine).run();
 }
 

@@ -74,6 +74,22 @@ struct Tiling {
     int panel_columns() const { return panel_vectors * lanes; }
 };
 
+// Attention, or one of its gradients: tokens of one side in lanes, a tile of them for each iteration of the parallel
+// loop, while those of the other side stream past in blocks.
+struct AttentionTiling {
+    int lanes = 1;
+    int panel_vectors = 1;  // of tokens in lanes, in registers together
+    int panel_rows = 1;     // streaming tokens that meet them in registers
+    // Rows of a panel of sums over the streaming tokens: their features, and those of the value.
+    int feature_rows = 1;
+    int value_feature_rows = 1;
+    std::int64_t tile_panels = 1;  // panels of lanes in a tile
+    std::int64_t block = 1;        // streaming tokens, a multiple of panel_rows
+
+    std::int64_t panel_columns() const { return std::int64_t{panel_vectors} * lanes; }
+    std::int64_t tile() const { return tile_panels * panel_columns(); }
+};
+
 struct Schedule {
     std::vector<LoopSpec> outer;  // from the outside in
     std::vector<LoopSpec> rows;   // inside those, run once for each pass over the row
@@ -87,6 +103,8 @@ struct Schedule {
     bool streaming = false;
     // Of a contraction that is worth packing: replaces the loops above.
     std::optional<Tiling> tiling;
+    // Of a region that has kernels of its own: replaces the loops above.
+    std::optional<AttentionTiling> attention;
 
     std::string str() const;  // "parallel i(64) > vector j(4096) x4"
 };
@@ -110,6 +128,10 @@ int count_passes(const Partition& partition, const Region& region);
 std::optional<Tiling> choose_tiling(const Program& program, const Partition& partition, const Region& region,
                                     const StitchOptions& options, const Machine& machine);
 std::string str(const Tiling& tiling, const Region& region);
+
+AttentionTiling choose_attention_tiling(const Program& program, OpId op, const StitchOptions& options,
+                                        const Machine& machine);
+std::string str(const AttentionTiling& tiling);
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
                          const StitchOptions& options, const Machine& machine);

@@ -10,6 +10,7 @@ void bind_errors(pybind11::module_& m);
 void bind_ndarray(pybind11::module_& m);
 void bind_graph(pybind11::module_& m);
 void bind_autodiff(pybind11::module_& m);
+void bind_control(pybind11::module_& m);
 void bind_queue(pybind11::module_& m);
 void bind_executable(pybind11::module_& m);
 void bind_serialize(pybind11::module_& m);

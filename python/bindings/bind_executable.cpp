@@ -197,6 +197,7 @@ py::dict kernel_dict(const Profile::Kernel& kernel, const MachineLimits& limits)
     entry["name"] = kernel.cost.name;
     entry["operations"] = kernel.cost.operations;
     entry["threads"] = kernel.threads;
+    entry["launches"] = kernel.launches;
     entry["microseconds"] = kernel.microseconds;
     entry["bytes_read"] = kernel.cost.bytes_read;
     entry["bytes_written"] = kernel.cost.bytes_written;

@@ -210,8 +210,26 @@ void bind_shaped_type(py::module_& m) {
         });
 }
 
+// 64 bits; negative numbers count as their two's complement.
+std::uint64_t seed_from_python(const py::object& seed) {
+    const py::object index = py::reinterpret_steal<py::object>(PyNumber_Index(seed.ptr()));
+    if (!index) {
+        PyErr_Clear();
+        throw TypeError(concat("Graph: the seed must be an integer, not ", Py_TYPE(seed.ptr())->tp_name));
+    }
+    return PyLong_AsUnsignedLongLongMask(index.ptr());
+}
+
 void bind_building(py::class_<Graph>& graph) {
-    graph.def(py::init<>())
+    graph
+        .def(py::init([](const py::object& seed) {
+                 Graph created;
+                 created.set_seed(seed_from_python(seed));
+                 return created;
+             }),
+             py::kw_only(), py::arg("seed") = 0,
+             "`seed` determines the random numbers of operations that are given no state (dropout); they differ from "
+             "run to run.")
         .def(
             "placeholder",
             [](Graph& self, const py::object& shape, DType dtype, const std::string& name) {
@@ -272,6 +290,11 @@ void set_variable_value(Graph& graph, const Tensor& variable, const py::object& 
                        py::none());
 }
 
+void set_seed(Graph& graph, const py::object& seed) {
+    const std::uint64_t number = seed_from_python(seed);
+    wait_interruptibly([&](double seconds) { return set_seed_within(graph, number, seconds); }, py::none());
+}
+
 void bind_inspection(py::class_<Graph>& graph) {
     graph.def_property_readonly("placeholders", &Graph::placeholders)
         .def_property_readonly("variables", &Graph::variables)
@@ -279,6 +302,9 @@ void bind_inspection(py::class_<Graph>& graph) {
         .def("variable_value", &variable_value, py::arg("variable"), "A copy of the current value of a variable.")
         .def("set_variable_value", &set_variable_value, py::arg("variable"), py::arg("value"),
              "Replace the value of a variable between runs; dtype and shape stay.")
+        .def("set_seed", &set_seed, py::arg("seed"),
+             "Begin the random numbers of operations without a state anew, for this seed. The seed and the number of "
+             "runs\nthat drew since are the variable \"random_state\", so that files of variables hold them too.")
         .def(
             "text", [](const Graph& self, bool locations) { return graph_text(*self.data(), locations); },
             py::arg("locations") = false,

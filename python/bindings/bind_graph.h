@@ -44,6 +44,9 @@ public:
     ~LocationScope();
     LocationScope(const LocationScope&) = delete;
     LocationScope& operator=(const LocationScope&) = delete;
+
+private:
+    SourceLocation previous_;
 };
 
 // The registry as a list of dicts, from which the Python functions and docs are made.

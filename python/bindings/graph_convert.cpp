@@ -4,6 +4,7 @@
 
 #include "bind_graph.h"
 #include "bind_ndarray.h"
+#include "graph/function.h"
 #include "graph/text.h"
 
 namespace py = pybind11;
@@ -140,6 +141,8 @@ Attribute attribute_from_python(const OpDef& def, const AttrDef& attr, py::handl
             return shape_from_python(object, what.c_str());
         case AttributeKind::array:
             return ndarray_from_python(object, std::nullopt, what.c_str(), CopyMode::always);
+        case AttributeKind::function:
+            throw TypeError(concat(what, " is made by the control flow functions only, like topstitch.scan"));
     }
     return std::monostate();
 }
@@ -167,6 +170,11 @@ py::object attribute_to_python(const Attribute& value) {
             return shape_to_python(std::get<Shape>(value));
         case AttributeKind::array:
             return py::cast(std::get<NDArray>(value).copy());
+        case AttributeKind::function: {
+            const auto& function = *std::get<FunctionPtr>(value);
+            return py::str(concat("a function of ", function.parameters.size(), " parameters and ",
+                                  function.results.size(), " results"));
+        }
     }
     return py::none();
 }

@@ -1,5 +1,7 @@
 // Finds the line of the user's Python code: the nearest frame that is not in the package topstitch.
 // Walks the frames in C, so that it costs little for each operation.
+#include <utility>
+
 #include "bind_graph.h"
 
 namespace py = pybind11;
@@ -53,13 +55,21 @@ SourceLocation user_location() {
 
 }  // namespace
 
-LocationScope::LocationScope() {
-    set_current_location(user_location());
+namespace {
+
+thread_local SourceLocation present;
+
+}  // namespace
+
+// Scopes lie in each other where a body of a loop is described.
+LocationScope::LocationScope() : previous_(std::exchange(present, user_location())) {
+    set_current_location(present);
     PyErr_Clear();  // a file name that is not UTF-8 only means that the place is not known
 }
 
 LocationScope::~LocationScope() {
-    set_current_location({});
+    present = std::move(previous_);
+    set_current_location(present);
 }
 
 }  // namespace topstitch::bindings

@@ -30,6 +30,8 @@ const char* kind_name(AttributeKind kind) {
             return "shape";
         case AttributeKind::array:
             return "array";
+        case AttributeKind::function:
+            return "function";
     }
     return "none";
 }
@@ -38,6 +40,7 @@ const char* body_name(const OpDef& def) {
     if (std::holds_alternative<ElementBody>(def.body)) return "element";
     if (std::holds_alternative<ReduceBody>(def.body)) return "reduce";
     if (std::holds_alternative<CompositeBody>(def.body)) return "composite";
+    if (std::holds_alternative<ControlBody>(def.body)) return "control";
     return "builtin";
 }
 

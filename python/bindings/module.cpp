@@ -32,6 +32,7 @@ PYBIND11_MODULE(_core, m) {
     bind_ndarray(m);
     bind_graph(m);
     bind_autodiff(m);
+    bind_control(m);
     bind_queue(m);
     bind_executable(m);
     bind_serialize(m);

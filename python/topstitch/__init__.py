@@ -7,7 +7,9 @@ from . import _core as _core
 from . import _jobs as _jobs
 from . import _ops as _ops
 from . import _tensor as _tensor
+from . import layers as layers
 from ._buffers import from_buffer
+from ._control import for_loop, if_else, scan, while_loop
 from ._core import (
     CancelledError,
     CommandBuffer,
@@ -62,6 +64,7 @@ from .image_batch import ImageBatch
 
 __all__ = [
     "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
+    "if_else", "while_loop", "for_loop", "scan",
     "Device", "devices", "Queue", "default_queue", "CommandBuffer", "Event", "Job", "Profile",
     "cache_statistics", "clear_caches",
     "from_buffer", "ImageBatch",

@@ -13,8 +13,13 @@ from pathlib import Path
 
 from . import __version__, _core
 
-# Each example is a module of this package with `main(arguments) -> exit status`.
-EXAMPLES = {"digits": "train a classifier on scikit-learn's handwritten digits"}
+# Each example is a module of topstitch.examples with `main(arguments) -> exit status`.
+EXAMPLES = {
+    "digits": "train a classifier on scikit-learn's handwritten digits, in seconds",
+    "cnn_train": "train a convolutional one, on them or on MNIST, with checkpoints",
+    "gan_train": "train a generator of digits against a discriminator, both in one graph",
+    "overlap": "prepare the next batch while the last one is computed, and print the gain",
+}
 
 
 def cmake_dir() -> Path:
@@ -32,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         examples.add_parser(name, help=summary, add_help=False)
     known, rest = parser.parse_known_args(arguments)
     if known.example:
-        module = importlib.import_module(f".{known.example}", __package__)
+        module = importlib.import_module(f".examples.{known.example}", __package__)
         return int(module.main(rest))
     if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")

@@ -71,6 +71,23 @@ def _needs_no_tensor(op: dict[str, Any]) -> bool:
     return all(arg["optional"] for arg in op["args"])
 
 
+def _fill_in(op_name: str, inputs: list[Any], graph: _core.Graph | None) -> None:
+    """Drops optional inputs that are left out at the end; those before others become `absent`."""
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    missing = [k for k, given in enumerate(inputs) if given is None]
+    if not missing:
+        return
+    for given in inputs:
+        if graph is None and isinstance(given, _core.Tensor):
+            graph = given.graph
+    if graph is None:
+        raise TypeError(f"{op_name}() got no Tensor, so the graph is not known; make one of the inputs a tensor")
+    absent = graph.apply("absent", [], {}, "")[0]
+    for k in missing:
+        inputs[k] = absent
+
+
 def _make(op: dict[str, Any]) -> Callable[..., Any]:
     op_name: str = op["name"]
     signature = _signature(op)
@@ -78,7 +95,7 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
     takes_graph = "graph" in signature.parameters
     position = {parameter.name: k for k, parameter in enumerate(parameters)}
     defaults = [parameter.default for parameter in parameters]
-    arguments = [(position[arg["name"]], arg["variadic"]) for arg in op["args"]]
+    arguments = [(position[arg["name"]], arg["variadic"], arg["optional"]) for arg in op["args"]]
     attributes = [(position[_python_name(a["name"])], a["name"], a["kind"]) for a in op["attributes"]]
     one_result = len(op["results"]) == 1 and not op["many_results"]
 
@@ -98,13 +115,18 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
             if value is _MISSING:
                 raise TypeError(f"{op_name}() misses {parameters[k].name!r}: {signature}")
         inputs: list[Any] = []
-        for k, variadic in arguments:
-            if variadic:
+        for k, variadic, optional in arguments:
+            if values[k] is None:
+                if not optional:
+                    raise TypeError(f"{op_name}() needs a tensor as {parameters[k].name!r}, but got None")
+                inputs.append(None)
+            elif variadic:
                 if isinstance(values[k], _core.Tensor):
                     raise TypeError(f"{op_name}() takes a list of tensors as {parameters[k].name!r}")
                 inputs.extend(values[k])
-            elif values[k] is not None:
+            else:
                 inputs.append(values[k])
+        _fill_in(op_name, inputs, graph)
         given = {
             key: _convert(op_name, parameters[k].name, kind, values[k])
             for k, key, kind in attributes

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/function.h"
 #include "test_graph_support.h"
 
 using namespace topstitch;
@@ -13,6 +14,15 @@ namespace {
 bool is_name(const std::string& text) {
     return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos &&
            (text[0] < '0' || text[0] > '9');
+}
+
+// Gives its one parameter back.
+FunctionPtr some_function() {
+    const auto function = std::make_shared<Function>();
+    function->graph = std::make_shared<GraphData>();
+    const Tensor parameter = Graph(function->graph).placeholder(Shape{}, DType::int32);
+    function->parameters = function->results = {parameter.ref()};
+    return function;
 }
 
 // Attributes that are required, with some value of their kind.
@@ -46,6 +56,9 @@ NamedAttributes some_attributes(const OpDef& def) {
                 break;
             case AttributeKind::array:
                 given.emplace_back(attr.name, NDArray::zeros(DType::float32, {2}));
+                break;
+            case AttributeKind::function:
+                given.emplace_back(attr.name, some_function());
                 break;
         }
     }

@@ -266,12 +266,16 @@ TEST_CASE("Adam: the first step in float32, weight decay, errors") {
     // 1 - beta2^1 must be accurate.
     const NDArray zero = vector_of(f32, {0});
     const NDArray step = array(DType::int32, {}, {1});
-    const auto run_adam = [&](const NamedAttributes& attributes) {
-        return run_all("adam", {vector_of(f32, {1}), vector_of(f32, {3}), zero, zero, step, array(f32, {}, {0.5})},
+    const auto run_adam = [&](const NamedAttributes& attributes, const char* op = "adam") {
+        return run_all(op, {vector_of(f32, {1}), vector_of(f32, {3}), zero, zero, step, array(f32, {}, {0.5})},
                        attributes);
     };
     check_close(run_adam({}).at(0), {0.5}, 1e-6);
-    check_close(run_adam({{"weight_decay", 0.25}}).at(0), {1 - 0.5 * 0.25 - 0.5}, 1e-6);
+    // As part of the gradient, 3 + 0.25 * 1, whose sign counts in the value and whose tenth is the momentum.
+    const auto penalized = run_adam({{"weight_decay", 0.25}});
+    check_close(penalized.at(0), {0.5}, 1e-6);
+    check_close(penalized.at(1), {0.325}, 1e-6);
+    check_close(run_adam({{"weight_decay", 0.25}}, "adamw").at(0), {1 - 0.5 * 0.25 - 0.5}, 1e-6);
     check_close(run_adam({{"beta1", 0.0}, {"beta2", 0.0}}).at(0), {0.5}, 1e-6);
     CHECK(contains(message_of([&] { run_adam({{"beta2", 1.0}}); }),
                    "[adam] beta2 is 1, but must be at least 0 and less than 1"));

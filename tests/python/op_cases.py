@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import scipy.special as special
 
+from attention_reference import attend, attend_with_sinks
 from pool_reference import pooled
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -45,6 +46,7 @@ class Case:
     grad_inputs: tuple[int, ...] | None = None  # inputs to differentiate; None: all floating ones
     tolerance: float = 4.0  # in units of the dtype's rounding, relative to the largest magnitude involved
     distinct: bool = False  # inputs without ties (max, min, ...)
+    by_name: tuple[str, ...] = ()  # inputs that are passed by name, the last ones
 
 
 def make_input(case: Case, k: int, dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -164,21 +166,6 @@ def _gather(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     wrapped = np.where(indices < 0, indices + x.shape[-1], indices)
     inside = (wrapped >= 0) & (wrapped < x.shape[-1])
     return np.where(inside, np.take_along_axis(x, np.clip(wrapped, 0, x.shape[-1] - 1), -1), 0)
-
-
-def _adam(v, g, m, s, t, lr, b1=0.9, b2=0.999, eps=1e-8):  # Kingma and Ba, with the corrections folded into the rate
-    m = b1 * m + (1 - b1) * g
-    s = b2 * s + (1 - b2) * g * g
-    rate = lr * np.sqrt(1 - b2**t) / (1 - b1**t)
-    return v - rate * m / (np.sqrt(s) + eps), m, s
-
-
-def _amsgrad(v, g, m, s, high, t, lr, b1=0.9, b2=0.999, eps=1e-8):
-    m = b1 * m + (1 - b1) * g
-    s = b2 * s + (1 - b2) * g * g
-    high = np.maximum(high, s)
-    rate = lr * np.sqrt(1 - b2**t) / (1 - b1**t)
-    return v - rate * m / (np.sqrt(high) + eps), m, s, high
 
 
 def _hard_sigmoid(x: np.ndarray) -> np.ndarray:
@@ -346,17 +333,6 @@ CASES: dict[str, list[Case]] = {
     ],
     "mean_squared_error": [Case(lambda a, b: ((a - b) ** 2).mean(), ((3, 5), (3, 5)), tolerance=16),
                            Case(lambda a, b: (a - b) ** 2, ((3, 5), (3, 5)), attrs={"reduction": "none"}, dtypes=REALS)],
-    # --- optimizers
-    "sgd": [Case(lambda v, g, lr: v - lr * g, ((3, 5), (3, 5), ()), domains={2: (0.1, 0.2)}, grad=False)],
-    "sgd_momentum": [
-        Case(lambda v, g, m, lr: (v - lr * (0.9 * m + g), 0.9 * m + g), ((3, 5),) * 3 + ((),), domains={3: (0.1, 0.2)},
-             grad=False, dtypes=REALS, tolerance=8),
-        Case(lambda v, g, m, lr: (v - lr * (g + 0.8 * (0.8 * m + g)), 0.8 * m + g), ((3, 5),) * 3 + ((),),
-             attrs={"momentum": 0.8, "nesterov": True}, domains={3: (0.1, 0.2)}, grad=False, dtypes=REALS, tolerance=8)],
-    "adam": [Case(_adam, ((3, 5),) * 4 + ((), ()), domains={3: (0.1, 2.0), 4: (2.0, 3.0), 5: (0.01, 0.02)}, grad=False,
-                  dtypes=REALS, tolerance=16)],
-    "amsgrad": [Case(_amsgrad, ((3, 5),) * 5 + ((), ()), grad=False, dtypes=REALS, tolerance=16,
-                     domains={3: (0.1, 2.0), 4: (0.1, 2.0), 5: (2.0, 3.0), 6: (0.01, 0.02)})],
     # --- reduction
     "sum": reduction(np.sum, (*NUMBERS, "complex64")),
     "product": reduction(np.prod, ("float32", "float64", "int32", "int64", "uint8"), domain=(0.8, 1.2)),
@@ -428,9 +404,21 @@ CASES: dict[str, list[Case]] = {
                Case(np.matmul, ((2, 1, 4, 6), (3, 6, 5)), dtypes=REALS, tolerance=32),
                Case(np.matmul, ((6,), (6, 5)), dtypes=REALS, tolerance=32), Case(np.matmul, ((4, 6), (6,)), dtypes=REALS, tolerance=32),
                Case(np.matmul, ((6,), (6,)), dtypes=REALS, tolerance=32)],
+    # --- attention
+    "scaled_dot_product_attention": [
+        Case(attend, ((2, 4, 5, 6), (2, 2, 7, 6), (2, 2, 7, 3)), tolerance=16),
+        Case(lambda q, k, v, m: attend(q, k, v, m, scale=0.3, causal=True), ((4, 6), (9, 6), (9, 5), (4, 9)),
+             attrs={"scale": 0.3, "causal": True}, dtypes=REALS, tolerance=16),
+        Case(attend, ((3, 5, 6), (1, 7, 6), (1, 7, 3), (3, 1, 7)), dtypes=REALS, input_dtypes=(None, None, None, "bool"), tolerance=16)],
+    "scaled_dot_product_attention_with_sinks": [
+        Case(attend_with_sinks, ((2, 4, 5, 6), (2, 2, 7, 6), (2, 2, 7, 3), (4,)), tolerance=16),
+        Case(lambda *x: attend_with_sinks(*x, causal=True), ((2, 5, 6), (2, 7, 6), (2, 7, 3), (2,), (5, 7)), attrs={"causal": True},
+             dtypes=REALS, tolerance=16)],
 }  # fmt: skip
 
 # Rows that build on this file.
 import conv_cases  # noqa: E402
+import recurrent_cases  # noqa: E402
+import training_cases  # noqa: E402
 
-CASES |= conv_cases.ROWS
+CASES |= conv_cases.ROWS | recurrent_cases.ROWS | training_cases.ROWS

@@ -218,3 +218,15 @@ def test_a_reduced_axis_of_any_length_is_split(inner: int) -> None:
             assert_sum_of_products(executable.run(a, b), expected, bound, length, f"24 x {length} x 32")
     finally:
         ts.set_num_threads(before)
+
+
+def test_sums_of_products_keep_their_tiles() -> None:
+    a, b, c, d = (random((90, 90), seed=seed) for seed in range(4))
+    graph = ts.Graph()
+    feeds = {graph.placeholder(array.shape): array for array in (a, b, c, d)}
+    x, w, y, v = feeds
+    z = ts.relu(x @ w + y @ v)
+    expected = np.concatenate([a, c], 1).astype(np.float64) @ np.concatenate([b, d]).astype(np.float64)
+    bound = np.abs(np.concatenate([a, c], 1)) @ np.abs(np.concatenate([b, d]))
+    assert_sum_of_products(graph.run(feeds, z), np.maximum(expected, 0), bound, 180, "x @ w + y @ v")
+    assert [region["schedule"][:10] for region in graph.compile([*feeds], z).report().regions] == ["product of"] * 2

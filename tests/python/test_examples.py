@@ -1,24 +1,28 @@
-"""The scripts in examples/ do what they say; how fast is the business of bench/.
+"""The examples that come with the package do what they say; how fast is the business of bench/.
 
-Skipped where examples/ does not lie beside the tests.
+Those that train have files of their own.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from scripts import load_script
+from topstitch.__main__ import EXAMPLES
+from topstitch.examples import overlap
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
-pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="examples/ is not beside the tests")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_help_of_each_example(name: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "topstitch", name, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: python -m topstitch {name}")
 
 
 def test_overlapped_batches_give_the_serial_results() -> None:
-    overlap = load_script(EXAMPLES / "overlap.py")
     model = overlap.make_model(features=16, layers=2)
     prepare = overlap.make_preparation(rows=8, features=16, steps=2)
     serial = overlap.run_serially(prepare, model, 12)

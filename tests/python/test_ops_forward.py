@@ -26,15 +26,20 @@ def reference(case: Case, arrays: list[np.ndarray], dtype: str) -> tuple[np.ndar
 
 
 def build(
-    op: str, graph: ts.Graph, shapes: list[Any], arrays: list[np.ndarray], attrs: dict[str, Any]
+    op: str, graph: ts.Graph, shapes: list[Any], arrays: list[np.ndarray], case: Case
 ) -> tuple[list[Any], list[Any]]:
     """The placeholders of an operation's inputs, and its outputs."""
     placeholders = [
         graph.placeholder(shape, dtype=array.dtype.name) for shape, array in zip(shapes, arrays, strict=True)
     ]
     function = getattr(ts, op)
-    variadic = op in ("concat", "stack", "interleave")
-    outputs = function(placeholders, **attrs) if variadic else function(*placeholders, **attrs)
+    variadic = op in ("concat", "stack", "interleave", "clip_by_global_norm")
+    first_by_name = len(placeholders) - len(case.by_name)
+    inputs = [placeholders] if variadic else placeholders[:first_by_name]
+    options = dict(zip(case.by_name, placeholders[first_by_name:], strict=True)) | case.attrs
+    if not placeholders:
+        options["graph"] = graph
+    outputs = function(*inputs, **options)
     return placeholders, outputs if isinstance(outputs, list) else [outputs]
 
 
@@ -50,7 +55,7 @@ def test_matches_reference(op: str, case: Case, dtype: str) -> None:
     scale = max((float(np.abs(widen(a)).max()) for a in arrays if a.size and a.dtype.kind in "fcV"), default=0.0)
     for stitch in (True, False):
         graph = ts.Graph()
-        placeholders, outputs = build(op, graph, [a.shape for a in arrays], arrays, case.attrs)
+        placeholders, outputs = build(op, graph, [a.shape for a in arrays], arrays, case)
         results = graph.run(dict(zip(placeholders, arrays, strict=True)), outputs, stitch=stitch)
         assert len(results) == len(expected)
         for k, (result, wanted) in enumerate(zip(results, expected, strict=True)):
@@ -67,7 +72,7 @@ def test_layouts_and_dynamic_dims(op: str, case: Case) -> None:
     graph = ts.Graph()
     shapes = [(-1,) * array.ndim for array in arrays]
     try:
-        placeholders, outputs = build(op, graph, shapes, arrays, case.attrs)
+        placeholders, outputs = build(op, graph, shapes, arrays, case)
     except ts.UserError as error:  # some need to know a dim when they are built
         pytest.skip(str(error))
     layouts = {
@@ -79,10 +84,11 @@ def test_layouts_and_dynamic_dims(op: str, case: Case) -> None:
         ],
         "every other": [np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array for array in arrays],
     }
+    scale = float(np.abs(widen(arrays[0])).max()) if arrays else 1.0
     for name, laid_out in layouts.items():
         results = graph.run(dict(zip(placeholders, laid_out, strict=True)), outputs)
         for result, wanted in zip(results, reference(case, laid_out, dtype), strict=True):
-            assert_matches(result, wanted, case.tolerance, f"{op}, {name}", float(np.abs(widen(arrays[0])).max()))
+            assert_matches(result, wanted, case.tolerance, f"{op}, {name}", scale)
 
 
 ELEMENTWISE = [pytest.param(op, case, id=op) for op, cases in CASES.items() for case in cases[:1] if case.elementwise]
@@ -96,7 +102,7 @@ def test_shapes(op: str, case: Case, shape: tuple[int, ...]) -> None:
     dtype = case.dtypes[0]
     arrays = [make_input(case, k, dtype, shape, rng) for k in range(len(case.shapes))]
     graph = ts.Graph()
-    placeholders, outputs = build(op, graph, [shape] * len(arrays), arrays, case.attrs)
+    placeholders, outputs = build(op, graph, [shape] * len(arrays), arrays, case)
     (result,) = graph.run(dict(zip(placeholders, arrays, strict=True)), outputs)
     assert_matches(result, reference(case, arrays, dtype)[0], case.tolerance, f"{op} {shape}", 3.0)
 

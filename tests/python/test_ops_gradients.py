@@ -25,7 +25,7 @@ class Problem:
         rng = np.random.default_rng(seed_of(op, "gradient"))
         self.arrays = [make_input(case, k, "float64", shape, rng) for k, shape in enumerate(case.shapes)]
         self.graph = ts.Graph()
-        self.placeholders, outputs = build(op, self.graph, [a.shape for a in self.arrays], self.arrays, case.attrs)
+        self.placeholders, outputs = build(op, self.graph, [a.shape for a in self.arrays], self.arrays, case)
         self.objective = None
         for output in outputs:
             weights = rng.uniform(0.5, 1.5, tuple(output.shape))

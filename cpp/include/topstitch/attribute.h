@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,17 +17,33 @@
 
 namespace topstitch {
 
-enum class AttributeKind : std::uint8_t { none, boolean, integer, real, string, dtype, integers, shape, array };
+enum class AttributeKind : std::uint8_t {
+    none,
+    boolean,
+    integer,
+    real,
+    string,
+    dtype,
+    integers,
+    shape,
+    array,
+    function,
+};
+
+// The body of a loop or of a branch (graph/function.h); never changed once it is an attribute.
+struct Function;
+using FunctionPtr = std::shared_ptr<const Function>;
 
 // Alternatives in the order of AttributeKind; `none` is an optional attribute that was left out.
 using Attribute = std::variant<std::monostate, bool, std::int64_t, double, std::string, DType,
-                               std::vector<std::int64_t>, Shape, NDArray>;
+                               std::vector<std::int64_t>, Shape, NDArray, FunctionPtr>;
 
 inline AttributeKind kind_of(const Attribute& value) {
     return static_cast<AttributeKind>(value.index());
 }
 
-// Equal kind and value; reals and arrays by their bits (so NaN equals itself, and 0.0 differs from -0.0).
+// Equal kind and value; reals and arrays by their bits (so NaN equals itself, and 0.0 differs from -0.0);
+// functions by their structure.
 TOPSTITCH_API bool equal(const Attribute& a, const Attribute& b);
 
 // An attribute that is a list of integers or the name of a rule that gives them: `{1, 2}`, `2`, "same".

@@ -116,6 +116,11 @@ public:
     NDArray variable_value(const Tensor& variable) const;
     void set_variable_value(const Tensor& variable, const NDArray& value);
 
+    // Operations that draw random numbers without a state given get other ones in each run, determined by this seed (0
+    // unless set) and the number of runs that drew since. The two are the variable named "random_state", which the
+    // graph has once it needs it.
+    void set_seed(std::uint64_t seed);
+
     std::vector<Operation> operations() const;
     std::vector<Tensor> placeholders() const;
     std::vector<Tensor> variables() const;

@@ -38,9 +38,10 @@ TOPSTITCH_API MachineLimits machine_limits(const Device& device = {});
 
 struct TOPSTITCH_API Profile {
     struct Kernel {
-        KernelCost cost;
+        KernelCost cost;   // of all launches
+        int launches = 1;  // in the last run: more inside loops, none in a branch that was not taken
         int threads = 1;
-        double microseconds = 0;  // median over the runs
+        double microseconds = 0;  // of all launches; median over the runs
         double bytes_per_second() const {
             return static_cast<double>(cost.bytes_read + cost.bytes_written) / (microseconds * 1e-6);
         }

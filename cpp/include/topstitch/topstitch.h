@@ -3,6 +3,7 @@
 
 #include "topstitch/attribute.h"
 #include "topstitch/autodiff.h"
+#include "topstitch/control.h"
 #include "topstitch/device.h"
 #include "topstitch/dtype.h"
 #include "topstitch/error.h"

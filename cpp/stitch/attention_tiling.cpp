@@ -1,0 +1,76 @@
+// Chooses the tiles of attention: panels in registers, and what lies in the caches while tokens stream past.
+// See AttentionTiling. Results do not depend on the size of a tile, only on that of a block.
+#include <algorithm>
+
+#include "ops/attention_shapes.h"
+#include "stitch/tiling.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+constexpr std::int64_t tile_tokens = 128;  // share what is packed of the streaming tokens
+constexpr std::int64_t block_tokens = 96;  // lie in the first-level cache while a panel meets them
+constexpr int min_sums = 8;                // fewer in registers do not hide the latency of a multiply-add
+
+// The rows of a panel, between the two bounds, that leave the fewest of its rows empty.
+int rows_for(const Dim& count, int least, int most) {
+    if (!count.is_known()) return most;
+    if (count.value() <= most) return static_cast<int>(std::max<std::int64_t>(count.value(), 1));
+    const auto padded = [&](int rows) { return ceil_div(count.value(), rows) * rows; };
+    int best = most;
+    for (int rows = most; rows >= least; --rows) {
+        if (padded(rows) < padded(best)) best = rows;
+    }
+    return best;
+}
+
+}  // namespace
+
+AttentionTiling choose_attention_tiling(const Program& program, OpId op, const StitchOptions& options,
+                                        const Machine& machine) {
+    const OpNode& node = program.graph->op(op);
+    const NodeView view(*program.graph, node);
+    const AttentionShapes shapes = attention_shapes(view.view);
+    const bool keys_in_lanes = std::get<CompositeBody>(node.def->body).library == Library::attention_key_value_gradient;
+    const Dim& staying = keys_in_lanes ? shapes.kv_tokens : shapes.tokens;
+    // A number that is not known yet may be large the next time.
+    const std::int64_t own = staying.is_known() ? staying.value() : std::max(options.estimate(staying), tile_tokens);
+    const Dim& streaming = keys_in_lanes ? shapes.tokens : shapes.kv_tokens;
+
+    AttentionTiling tiling;
+    const auto bytes = static_cast<int>(size_of(compute_type(view.view.input(0).dtype)));
+    tiling.lanes = std::max(machine.vector_bytes / bytes, 1);
+    tiling.panel_vectors = own > tiling.lanes ? 2 : 1;
+    // As many sums as registers allow, beside a row of vectors and one broadcast number.
+    const int most = (machine.vector_registers - 4) / tiling.panel_vectors;
+    const int least = std::min(min_sums / tiling.panel_vectors, most);
+    tiling.panel_rows = rows_for(streaming, least, most);
+    tiling.feature_rows = rows_for(shapes.features, least, most);
+    tiling.value_feature_rows = rows_for(shapes.value_features, least, most);
+    // Many features leave room for fewer tokens in the second-level cache.
+    const std::int64_t features = options.estimate(shapes.features + shapes.value_features);
+    const std::int64_t room = machine.l2_bytes / 2 / (bytes * std::max<std::int64_t>(features, 1));
+    std::int64_t panels_of_block = std::min(block_tokens, room) / tiling.panel_rows;
+    if (streaming.is_known()) {
+        panels_of_block = std::min(panels_of_block, ceil_div(streaming.value(), tiling.panel_rows));
+    }
+    tiling.block = std::max<std::int64_t>(panels_of_block, 1) * tiling.panel_rows;
+
+    const std::int64_t panels = std::max<std::int64_t>(ceil_div(own, tiling.panel_columns()), 1);
+    const std::int64_t most_panels = std::max<std::int64_t>(std::min(tile_tokens, room) / tiling.panel_columns(), 1);
+    std::int64_t tiles = ceil_div(panels, most_panels);
+    // Smaller tiles when there are fewer than threads.
+    const std::int64_t others = std::max<std::int64_t>(
+        options.estimate(shapes.batch.num_elements() * (keys_in_lanes ? shapes.kv_heads : shapes.heads)), 1);
+    while (tiles < panels && others * tiles < 2 * machine.threads) ++tiles;
+    tiling.tile_panels = ceil_div(panels, tiles);
+    return tiling;
+}
+
+std::string str(const AttentionTiling& tiling) {
+    return concat("attention: tiles of ", tiling.tile(), " tokens, past which the others stream in blocks of ",
+                  tiling.block, "; panels of ", tiling.panel_rows, " by ", tiling.panel_columns());
+}
+
+}  // namespace topstitch::stitch
