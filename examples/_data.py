@@ -5,6 +5,7 @@ Images are float32 in [0, 1], labels int32. Files are checked before they are be
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import zlib
@@ -53,6 +54,16 @@ def small_digits(seed: int) -> Digits:
     labels = labels[order].astype(np.int32)
     held_out = len(images) // 5
     return Digits(images[held_out:], labels[held_out:], images[:held_out], labels[:held_out])
+
+
+def add_data_option(parser: argparse.ArgumentParser) -> None:
+    """The option that `chosen_data` goes by."""
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with MNIST's four IDX files, perhaps .gz")
+
+
+def chosen_data(options: argparse.Namespace, seed: int) -> Digits:
+    """MNIST where --data names its folder, else scikit-learn's digits."""
+    return digits_28x28(seed) if options.data is None else mnist(options.data)
 
 
 def digits_28x28(seed: int) -> Digits:

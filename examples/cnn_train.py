@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 import topstitch as ts
 from topstitch.examples._command_line import Progress, Setting, at_least, number, run_example
-from topstitch.examples._data import Array, batches, digits_28x28, mnist, shifted
+from topstitch.examples._data import Array, add_data_option, batches, chosen_data, shifted
 from topstitch.examples._pictures import check_pictures, save_curves
 from topstitch.examples._training import TrainingRun, sgd_updates, training_parser
 
@@ -95,7 +93,7 @@ def train(options: argparse.Namespace) -> None:
     check_pictures()
     with TrainingRun(options, SETTINGS, curves=("loss", "accuracy")) as run:
         seed, batch, shift = (int(run.settings[name]) for name in ("seed", "batch", "shift"))
-        data = digits_28x28(seed) if options.data is None else mnist(options.data)
+        data = chosen_data(options, seed)
         held_out = data.held_out_images[:, None]  # with a channel axis
         run.use_data(data.checksum())
         model = DigitClassifier(momentum=run.settings["momentum"], seed=seed)
@@ -121,10 +119,7 @@ def train(options: argparse.Namespace) -> None:
         save_curves(
             picture, [("step", "loss", {"loss": loss}), ("epoch", "accuracy, held out", {"accuracy": accuracy})]
         )
-        if times:
-            print(f"{len(times)} steps of {batch} images, {statistics.median(times) * 1e3:.2f} ms each (median)")
-        else:
-            print(f"the checkpoint has {run.epochs} epochs already; --epochs names how many there should be in the end")
+        run.print_steps(times, batch)
         print(f"last loss {loss[-1]:.4f}, accuracy {accuracy[-1]:.2%} on {len(held_out)} images that were held out")
         print(f"wrote {run.checkpoint} and {picture}")
 
@@ -132,7 +127,7 @@ def train(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run the example; returns the exit status."""
     parser = training_parser("cnn_train", __doc__, epochs=14, settings=SETTINGS)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with MNIST's four IDX files, perhaps .gz")
+    add_data_option(parser)
     options = parser.parse_args(arguments)
     return run_example("cnn_train", lambda: train(options))
 

@@ -6,17 +6,15 @@ Both are in one graph, and one run takes a step of both. Writes the curves of bo
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 import topstitch as ts
 from topstitch.examples._command_line import Progress, Setting, at_least, number, run_example
-from topstitch.examples._data import Array, batches, digits_28x28, mnist
+from topstitch.examples._data import Array, add_data_option, batches, chosen_data
 from topstitch.examples._pictures import check_pictures, save_curves, save_grid
 from topstitch.examples._training import TrainingRun, adam_updates, training_parser
 
@@ -170,7 +168,7 @@ def train(options: argparse.Namespace) -> None:
     check_pictures()
     with TrainingRun(options, SETTINGS, curves=("discriminator", "generator")) as run:
         seed, batch = int(run.settings["seed"]), int(run.settings["batch"])
-        data = digits_28x28(seed) if options.data is None else mnist(options.data)
+        data = chosen_data(options, seed)
         images = (np.concatenate([data.images, data.held_out_images]) * 2 - 1)[:, None]
         run.use_data(data.checksum())
         rate = run.settings["learning_rate"]
@@ -198,10 +196,7 @@ def train(options: argparse.Namespace) -> None:
         save_curves(curves, [("step", "loss", run.curves)])
         noise = np.random.default_rng([seed]).standard_normal((64, NOISE), dtype=np.float32)
         save_grid(samples, model.draw(noise), columns=8, low=-1, high=1)
-        if times:
-            print(f"{len(times)} steps of {batch} images, {statistics.median(times) * 1e3:.2f} ms each (median)")
-        else:
-            print(f"the checkpoint has {run.epochs} epochs already; --epochs names how many there should be in the end")
+        run.print_steps(times, batch)
         last = {name: values[-1] for name, values in run.curves.items()}
         print(f"last losses: discriminator {last['discriminator']:.3f}, generator {last['generator']:.3f}")
         print(f"wrote {run.checkpoint}, {curves} and {samples}")
@@ -210,7 +205,7 @@ def train(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run the example; returns the exit status."""
     parser = training_parser("gan_train", __doc__, epochs=40, settings=SETTINGS)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with MNIST's four IDX files, perhaps .gz")
+    add_data_option(parser)
     options = parser.parse_args(arguments)
     return run_example("gan_train", lambda: train(options))
 

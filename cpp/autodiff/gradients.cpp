@@ -7,6 +7,7 @@
 
 #include "autodiff/trace.h"
 #include "graph/apply.h"
+#include "graph/dims.h"
 #include "graph/function.h"
 #include "ops/expr.h"
 #include "topstitch/autodiff.h"
@@ -19,15 +20,6 @@ std::string quoted(const Tensor& tensor) {
     const std::string& name = tensor.name();
     return concat(name.empty() ? concat("the result of `", tensor.operation().op(), "`") : concat("'", name, "'"), " (",
                   tensor.type().str(), ")");
-}
-
-bool shapes_agree(const Shape& a, const Shape& b) {
-    if (!a.has_rank() || !b.has_rank()) return true;
-    if (a.rank() != b.rank()) return false;
-    for (int axis = 0; axis < a.rank(); ++axis) {
-        if (!dims_agree(a[axis], b[axis])) return false;
-    }
-    return true;
 }
 
 void check_differentiable(const Tensor& tensor, const Tensor& primary, const char* role) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "graph/dims.h"
 #include "graph/function.h"
 #include "graph/random_state.h"
 #include "graph/suggest.h"
@@ -243,12 +244,7 @@ std::vector<Tensor> expand_composite(const std::shared_ptr<GraphData>& graph, co
 
     bool agree = results.size() == outputs.size();
     for (std::size_t k = 0; agree && k < results.size(); ++k) {
-        const Shape& expected = outputs[k].shape;
-        const Shape& actual = results[k].shape();
-        agree = results[k].dtype() == outputs[k].dtype;
-        if (!agree || !expected.has_rank() || !actual.has_rank()) continue;
-        agree = expected.rank() == actual.rank();
-        for (int axis = 0; agree && axis < expected.rank(); ++axis) agree = dims_agree(expected[axis], actual[axis]);
+        agree = results[k].dtype() == outputs[k].dtype && shapes_agree(outputs[k].shape, results[k].shape());
     }
     if (!agree) {
         std::string text = concat("[", def.name, "] its expansion gives");

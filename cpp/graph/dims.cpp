@@ -126,6 +126,15 @@ Dim dims_quotient(const Dim& dim, const Dim& divisor) {
     return value / parts;
 }
 
+bool shapes_agree(const Shape& a, const Shape& b) {
+    if (!a.has_rank() || !b.has_rank()) return true;
+    if (a.rank() != b.rank()) return false;
+    for (int axis = 0; axis < a.rank(); ++axis) {
+        if (!dims_agree(a[axis], b[axis])) return false;
+    }
+    return true;
+}
+
 bool dim_is_one(const Dim& dim) {
     if (dim.is_known()) return dim.value() == 1;
     if (current_assumptions == nullptr || dim.is_unknown()) return false;

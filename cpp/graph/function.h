@@ -36,7 +36,7 @@ public:
     // What was captured so far: tensors of the graph around, in the order of their first use.
     std::vector<Tensor> captured() const;
     // The function with the parameters made so far, and after these one for each of `captures`, which hold at least
-    // all that was captured. `results` may be tensors of the graph around. Nothing can be added afterwards.
+    // all that was captured. `results` are tensors of the function. Nothing can be added afterwards.
     FunctionPtr finish(const std::vector<Tensor>& results, const std::vector<Tensor>& captures);
 
 private:
@@ -73,7 +73,7 @@ std::vector<Tensor> inline_function(const std::shared_ptr<GraphData>& graph, con
 // A copy without the operations that no result needs, and without those parameters at position `first` and later that
 // no operation and no result uses; `kept` tells which parameters are left.
 FunctionPtr without_unused(const Function& function, std::size_t first, std::vector<bool>& kept);
-// A copy in which `change` was applied to every operation, those of bodies inside it included.
+// A copy in which `change` was applied to every operation, but not to those of bodies inside it.
 FunctionPtr with_changed_operations(const Function& function, const std::function<void(OpNode&)>& change);
 // Calls `visit` for each function among the attributes of `node`.
 void each_function(const OpNode& node, const std::function<void(const Function&)>& visit);

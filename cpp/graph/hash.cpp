@@ -10,14 +10,16 @@
 
 namespace topstitch {
 
+void add_ref(Hash128& hash, TensorRef ref) {
+    hash.add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32) |
+             static_cast<std::uint32_t>(ref.output));
+}
+
 namespace {
 
 void add_refs(Hash128& hash, const std::vector<TensorRef>& refs) {
     hash.add(static_cast<std::uint64_t>(refs.size()));
-    for (const TensorRef ref : refs) {
-        hash.add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32) |
-                 static_cast<std::uint32_t>(ref.output));
-    }
+    for (const TensorRef ref : refs) add_ref(hash, ref);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 namespace topstitch {
 
+void add_ref(Hash128& hash, TensorRef ref);
 void add_attribute(Hash128& hash, const Attribute& value);
 // The operation itself: what it is, which tensors it takes, its attributes and control dependencies.
 void add_operation(Hash128& hash, const OpNode& node);

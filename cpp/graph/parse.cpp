@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/apply.h"
+#include "graph/dims.h"
 #include "graph/function.h"
 #include "graph/suggest.h"
 #include "graph/text.h"
@@ -209,14 +210,7 @@ private:
             const DType dtype = reader_.dtype();
             const Shape shape = reader_.shape();
             const TensorType& inferred = node.outputs[k];
-            bool agree = dtype == inferred.dtype;
-            if (agree && shape.has_rank() && inferred.shape.has_rank()) {
-                agree = shape.rank() == inferred.shape.rank();
-                for (int axis = 0; agree && axis < shape.rank(); ++axis) {
-                    agree = dims_agree(shape[axis], inferred.shape[axis]);
-                }
-            }
-            if (!agree) {
+            if (dtype != inferred.dtype || !shapes_agree(shape, inferred.shape)) {
                 TextReader::fail_at(where, concat("the text says ", TensorType{dtype, shape}.str(), ", but result ", k,
                                                   " of `", node.def->name, "` is ", inferred.str()));
             }

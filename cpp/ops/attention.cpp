@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/dims.h"
 #include "ops/attention_shapes.h"
 #include "ops/expr.h"
 #include "ops/families.h"
@@ -267,14 +268,7 @@ AttentionShapes check_gradient_inputs(const OpView& view) {
     const TensorType output = output_type(view, shapes);
     const auto check = [&view](int k, DType dtype, const Shape& wanted) {
         const TensorType& given = view.input(k);
-        bool fits = given.dtype == dtype;
-        if (given.shape.has_rank() && wanted.has_rank()) {
-            fits = fits && given.shape.rank() == wanted.rank();
-            for (int axis = 0; fits && axis < wanted.rank(); ++axis) {
-                fits = dims_agree(given.shape[axis], wanted[axis]);
-            }
-        }
-        if (!fits) {
+        if (given.dtype != dtype || !shapes_agree(given.shape, wanted)) {
             view.fail(concat(input_name(view, k), " is ", given.str(), ", but ", TensorType{dtype, wanted}.str(),
                              " is needed"));
         }

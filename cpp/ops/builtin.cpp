@@ -1,6 +1,7 @@
 // The operations that the compiler itself knows (inputs, constants and state), and stop_gradient.
 // Reads and assignments name their variable by the tensor of its `variable` operation.
 #include "graph/apply.h"
+#include "graph/dims.h"
 #include "ops/families.h"
 
 namespace topstitch::ops {
@@ -98,12 +99,7 @@ OpDef assign() {
             v.fail_type(concat("the variable is ", target.str(), ", but the value is ", value.str(),
                                "; convert the value with cast"));
         }
-        if (!value.shape.has_rank()) return std::vector<TensorType>{};  // checked when it is known
-        bool agree = value.shape.rank() == target.shape.rank();
-        for (int axis = 0; agree && axis < target.shape.rank(); ++axis) {
-            agree = dims_agree(value.shape[axis], target.shape[axis]);
-        }
-        if (!agree) {
+        if (!shapes_agree(value.shape, target.shape)) {
             v.fail(concat("the variable is ", target.str(), ", but the value is ", value.str(),
                           "; a variable keeps its shape, so reshape or broadcast the value"));
         }

@@ -3,6 +3,7 @@
 #include "ops/control.h"
 
 #include "graph/apply.h"
+#include "graph/dims.h"
 #include "ops/control_gradients.h"
 #include "ops/families.h"
 #include "ops/rules.h"
@@ -29,15 +30,6 @@ std::string given(const std::vector<TensorType>& types) {
     std::string text;
     for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + type.str();
     return "(" + text + ")";
-}
-
-bool shapes_agree(const Shape& a, const Shape& b) {
-    if (!a.has_rank() || !b.has_rank()) return true;
-    if (a.rank() != b.rank()) return false;
-    for (int axis = 0; axis < a.rank(); ++axis) {
-        if (!dims_agree(a[axis], b[axis])) return false;
-    }
-    return true;
 }
 
 Shape unify_shapes(const Shape& a, const Shape& b) {
@@ -220,6 +212,11 @@ ScanLayout::ScanLayout(const OpView& view) {
         view.fail("without sequences the number of iterations must be given (length=...)");
 }
 
+Shape shape_of_part(const Shape& sequence) {
+    if (!sequence.has_rank() || sequence.rank() == 0) return sequence;  // the latter is refused by the type rule
+    return Shape(std::vector<Dim>(sequence.dims().begin() + 1, sequence.dims().end()));
+}
+
 std::vector<TensorType> parameter_types(const OpView& view) {
     std::vector<TensorType> types;
     if (view.def().name == "if_else") {
@@ -233,8 +230,7 @@ std::vector<TensorType> parameter_types(const OpView& view) {
     const ScanLayout layout(view);
     for (int k = 0; k < layout.sequences; ++k) {
         Shape& shape = types[static_cast<std::size_t>(layout.parameter_of_sequence(k))].shape;
-        if (!shape.has_rank() || shape.rank() == 0) continue;
-        shape = Shape(std::vector<Dim>(shape.dims().begin() + 1, shape.dims().end()));
+        shape = shape_of_part(shape);
     }
     return types;
 }

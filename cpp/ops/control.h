@@ -30,6 +30,9 @@ struct ScanLayout {
     int output_of_history(int k) const { return carried + stacked + k; }
 };
 
+// What is left of the shape of a sequence at one index of its first axis.
+Shape shape_of_part(const Shape& sequence);
+
 // The types of the parameters of the functions of `view`, by the types of its inputs.
 std::vector<TensorType> parameter_types(const OpView& view);
 

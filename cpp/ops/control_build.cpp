@@ -4,6 +4,7 @@
 
 #include "graph/apply.h"
 #include "graph/function.h"
+#include "ops/control.h"
 #include "topstitch/control.h"
 
 namespace topstitch {
@@ -123,15 +124,12 @@ ScanResult scan(const Graph& given, const std::vector<Tensor>& initial, const st
         const std::vector<Tensor> carried = parameters_for(builder, initial);
         std::vector<Tensor> parts;
         for (const Tensor& sequence : sequences) {
-            Shape shape = sequence.shape();
-            if (shape.has_rank()) {
-                if (shape.rank() == 0) {
-                    throw UserError(concat("[scan] the sequence ", parts.size(), " is ", sequence.type().str(),
-                                           ", which has no axis to go along"));
-                }
-                shape = Shape(std::vector<Dim>(shape.dims().begin() + 1, shape.dims().end()));
+            if (sequence.shape().has_rank() && sequence.rank() == 0) {
+                throw UserError(concat("[scan] the sequence ", parts.size(), " is ", sequence.type().str(),
+                                       ", which has no axis to go along"));
             }
-            parts.push_back(builder.parameter({sequence.dtype(), shape}, sequence.name()));
+            parts.push_back(
+                builder.parameter({sequence.dtype(), ops::shape_of_part(sequence.shape())}, sequence.name()));
         }
         ScanResult made = body(index, carried, parts);
         if (made.carried.size() != initial.size()) {

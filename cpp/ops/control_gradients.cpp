@@ -80,9 +80,7 @@ public:
 private:
     Tensor parameter(const Tensor& like, bool part, std::vector<Tensor>& inputs, const Tensor& input) {
         inputs.push_back(input);
-        Shape shape = like.shape();
-        if (part && shape.has_rank()) shape = Shape(std::vector<Dim>(shape.dims().begin() + 1, shape.dims().end()));
-        return builder_.parameter({like.dtype(), shape});
+        return builder_.parameter({like.dtype(), part ? shape_of_part(like.shape()) : like.shape()});
     }
 
     // Carried: the gradients of the carried tensors, and those of the captures so far. Sequences: the gradients of what

@@ -195,8 +195,7 @@ private:
 // The part of direction `d` along an axis that holds both one after the other.
 Tensor half_of(const Tensor& x, int d, int directions, int axis) {
     if (!x || directions == 1) return x;
-    return apply(x.graph_data(), *find_op("split"), {x},
-                 {{"num_splits", std::int64_t{2}}, {"axis", std::int64_t{axis}}})[static_cast<std::size_t>(d)];
+    return equal_parts(x, 2, axis)[static_cast<std::size_t>(d)];
 }
 
 // The same where they lie along an axis of their own, the first.
@@ -230,9 +229,7 @@ std::vector<Tensor> one_direction(const CompositeContext& c, const CellKind& kin
         if (!state) {
             // Zeros in the shape of one gate of one step; only the shape is used.
             const Tensor step = sum(gates, {0}, false);
-            state = zeros_like(apply(step.graph_data(), *find_op("split"), {step},
-                                     {{"num_splits", std::int64_t{kind.gates}}, {"axis", std::int64_t{-1}}})
-                                   .front());
+            state = zeros_like(equal_parts(step, kind.gates, -1).front());
         }
         initial.push_back(state);
     }
@@ -255,11 +252,7 @@ std::vector<Tensor> expand_sequence(CompositeContext& c, const CellKind& kind, c
     std::vector<Tensor> results = one_direction(c, kind, places, 0, directions);
     if (directions == 1) return results;
     const std::vector<Tensor> backwards = one_direction(c, kind, places, 1, directions);
-    for (std::size_t k = 0; k < results.size(); ++k) {
-        results[k] =
-            apply(results[k].graph_data(), *find_op("concat"), {results[k], backwards[k]}, {{"axis", std::int64_t{-1}}})
-                .front();
-    }
+    for (std::size_t k = 0; k < results.size(); ++k) { results[k] = side_by_side({results[k], backwards[k]}); }
     return results;
 }
 

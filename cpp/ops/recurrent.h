@@ -9,6 +9,10 @@
 
 namespace topstitch::ops {
 
+// An axis cut into equal parts, and tensors one after the other in the last axis.
+std::vector<Tensor> equal_parts(const Tensor& x, int count, int axis);
+Tensor side_by_side(const std::vector<Tensor>& parts);
+
 // Of one direction. What is not given is an empty tensor.
 struct CellWeights {
     Tensor recurrent;       // [G*H, H]

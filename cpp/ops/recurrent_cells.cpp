@@ -19,11 +19,6 @@ Tensor activated(const OpView& view, const char* attribute, const Tensor& x) {
     return name == "none" ? x : unary(name, x);
 }
 
-std::vector<Tensor> split_gates(const Tensor& gates, int count) {
-    return apply(gates.graph_data(), *find_op("split"), {gates},
-                 {{"num_splits", std::int64_t{count}}, {"axis", std::int64_t{-1}}});
-}
-
 Tensor transposed(const Tensor& matrix) {
     return transpose(matrix, {1, 0});
 }
@@ -44,11 +39,9 @@ CellStep lstm_step(const OpView& view, const Tensor& projected, const std::vecto
     if (weights.peephole) {
         // The same cell beside each of its four gates.
         const std::vector<Tensor> four(4, state[1]);
-        gates =
-            gates + weights.peephole *
-                        apply(state[1].graph_data(), *find_op("concat"), four, {{"axis", std::int64_t{-1}}}).front();
+        gates = gates + weights.peephole * side_by_side(four);
     }
-    const std::vector<Tensor> parts = split_gates(gates, 4);
+    const std::vector<Tensor> parts = equal_parts(gates, 4, -1);
     const bool last = view.flag("forget_gate_last");
     const Tensor input = activated(view, "input_gate_activation", parts[0]);
     const Tensor forget = activated(view, "forget_gate_activation", parts[last ? 2 : 1]);
@@ -63,9 +56,8 @@ CellStep gru_step(const OpView& view, const Tensor& projected, const std::vector
                   const CellWeights& weights) {
     const bool reset_first = view.flag("reset_gate_first");
     const Tensor previous = masked(state[0], weights);
-    const std::vector<Tensor> inputs = split_gates(projected, 3);
-    const std::vector<Tensor> rows = apply(weights.recurrent.graph_data(), *find_op("split"), {weights.recurrent},
-                                           {{"num_splits", std::int64_t{3}}, {"axis", std::int64_t{0}}});
+    const std::vector<Tensor> inputs = equal_parts(projected, 3, -1);
+    const std::vector<Tensor> rows = equal_parts(weights.recurrent, 3, 0);
     const int update_row = reset_first ? 1 : 0;
     const auto gate = [&](int row) {
         const auto k = static_cast<std::size_t>(row);
@@ -87,12 +79,19 @@ CellStep gru_step(const OpView& view, const Tensor& projected, const std::vector
     const Tensor keep = view.flag("flip_z") ? 1.0 - update : update;
     const std::vector<Tensor> ordered = {reset_first ? reset_gate : update_gate, reset_first ? update_gate : reset_gate,
                                          output_gate};
-    const Tensor gates =
-        apply(projected.graph_data(), *find_op("concat"), ordered, {{"axis", std::int64_t{-1}}}).front();
-    return {{keep * state[0] + (1.0 - keep) * output}, gates};
+    return {{keep * state[0] + (1.0 - keep) * output}, side_by_side(ordered)};
 }
 
 }  // namespace
+
+std::vector<Tensor> equal_parts(const Tensor& x, int count, int axis) {
+    return apply(x.graph_data(), *find_op("split"), {x},
+                 {{"num_splits", std::int64_t{count}}, {"axis", std::int64_t{axis}}});
+}
+
+Tensor side_by_side(const std::vector<Tensor>& parts) {
+    return apply("concat", parts, {{"axis", std::int64_t{-1}}});
+}
 
 CellKind rnn_cell() {
     return {"rnn", 1, 1, rnn_step, {activation_attr("activation", "relu", "of the gate")}};

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "graph/dims.h"
 #include "ops/indexing_rules.h"
 
 namespace topstitch::ops {
@@ -73,10 +74,7 @@ Shape shape_of_windows(const OpView& v, const Shape& input) {
 void require_windows(const OpView& v, int k, int like) {
     const Shape& given = v.in_shape(k);
     const Shape wanted = shape_of_windows(v, v.in_shape(like));
-    if (!given.has_rank() || !wanted.has_rank()) return;
-    bool fits = given.rank() == wanted.rank();
-    for (int axis = 0; fits && axis < wanted.rank(); ++axis) fits = dims_agree(given[axis], wanted[axis]);
-    if (!fits) {
+    if (!shapes_agree(given, wanted)) {
         v.fail(concat(input_name(v, k), " has shape ", given.str(), ", but the windows over ", input_name(v, like),
                       " have ", wanted.str()));
     }

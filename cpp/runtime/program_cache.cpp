@@ -13,11 +13,6 @@ namespace topstitch {
 
 namespace {
 
-void add_ref(Hash128& hash, TensorRef ref) {
-    hash.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(ref.op)) << 32 |
-             static_cast<std::uint32_t>(ref.output));
-}
-
 void add_program(Hash128& hash, const Program& program) {
     std::map<std::string, std::uint64_t> places;
     for (const OpNode& node : program.graph->ops) {
