@@ -223,16 +223,17 @@ private:
     // Copies the panels that the loop variable `panel` counts: elements past the end are what the factor makes of
     // zeros, and nobody looks at their sums.
     void pack(Side& side, const Index& panel_in_buffer, const Index& panel, const Index& first_reduced,
-              const Dim& depth, const std::optional<Index>& limit) {
-        pack_panel(layout(side), side.buffer, panel_in_buffer, depth, limit, [&](const Index& element, const Index& k) {
-            const Index at = panel * Dim(side.panel) + element;
-            guard_ = inside(side, at);
-            bind(side.vars, at);
-            bind(tiling_.reduce, first_reduced + k);
-            const ValueId value = factor(side);
-            guard_ = no_value;
-            return value;
-        });
+              const Index& first_step, const Dim& steps, const std::optional<Index>& limit) {
+        pack_panel(layout(side), side.buffer, panel_in_buffer, first_step, steps, limit,
+                   [&](const Index& element, const Index& k) {
+                       const Index at = panel * Dim(side.panel) + element;
+                       guard_ = inside(side, at);
+                       bind(side.vars, at);
+                       bind(tiling_.reduce, first_reduced + k);
+                       const ValueId value = factor(side);
+                       guard_ = no_value;
+                       return value;
+                   });
     }
 
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
@@ -240,8 +241,12 @@ private:
         number = static_cast<int>(result_.scratch.size());
         side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
         bind(side.batch, floor_div(panel, side.panels));
-        pack(side, panel, mod(panel, side.panels), 0, reduce_, std::nullopt);
-        close(1);
+        // The last of the reduced variables has a loop of its own, along which the factor often lies.
+        const Dim steps = region_.vars[static_cast<std::size_t>(tiling_.reduce.back())].extent;
+        const Dim runs = extent({tiling_.reduce.begin(), tiling_.reduce.end() - 1});
+        const Index run = begin_loop("run", {"run", runs});
+        pack(side, panel, mod(panel, side.panels), 0, run * steps, steps, std::nullopt);
+        close(2);
         return finish(name);
     }
     Dim packed_size(const Side& side) const {
@@ -251,7 +256,7 @@ private:
     void pack_in_tile(Side& side) {
         side.buffer = local_buffer(side.name, type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
-        pack(side, panel, side.first_panel + panel, first_reduced_, Dim(tiling_.block), reduced_limit());
+        pack(side, panel, side.first_panel + panel, first_reduced_, 0, Dim(tiling_.block), reduced_limit());
         close(1);
     }
 

@@ -19,7 +19,7 @@ constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are n
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
 // Iterations of the lanes that read across memory before the next lines are begun: as many lines, and pages, are in
-// use.
+// use. A multiple of every number of lanes, for squares that are turned in registers.
 constexpr std::int64_t crossing_block = 32;
 constexpr std::int64_t min_crossing_step = 64;  // elements; nearer ones share pages
 
@@ -230,11 +230,10 @@ private:
         return best;
     }
 
-    // The outer axis along which a load is contiguous that takes long steps along the lanes, as in a transposition into
-    // a strided result: -1 when there is none. What the lanes read is soon read again there, if it is still in the
-    // cache.
+    // The outer axis along which a load is contiguous that takes long steps along the lanes, as in a transposition: -1
+    // when there is none. What the lanes read is soon read again there, if it is still in the cache.
     int choose_crossing(int vector) const {
-        if (program_.layouts.empty() || region_.has_reduce || vector < 0) return -1;
+        if (region_.has_reduce || vector < 0) return -1;
         if (estimate(axes_[static_cast<std::size_t>(vector)].extent) <= crossing_block) return -1;
         for (const RegionAccess& access : accesses_) {
             const Dim step = access.offset.coefficient_of(static_cast<VarId>(vector));
@@ -291,20 +290,24 @@ private:
             const std::vector<Index> digits = add_digits(extents);
             for (std::size_t k = 0; k < axes.size(); ++k) axis_index[axes[k]] = digits[k];
         };
-        // The lanes in blocks, each for all positions of `crossing` before the next.
+        // Squares of lanes by positions of `crossing`.
         const auto add_blocks = [&](std::size_t lanes, std::size_t crossing) {
             std::erase(rest, crossing);
             std::vector<Dim> extents;
             for (std::size_t a : rest) extents.push_back(axes_[a].extent);
-            const Dim& extent = axes_[lanes].extent;
-            extents.push_back(ceil_div(extent, crossing_block));
-            extents.push_back(axes_[crossing].extent);
+            for (const std::size_t a : {lanes, crossing}) extents.push_back(ceil_div(axes_[a].extent, crossing_block));
             const std::vector<Index> digits = add_digits(extents);
             for (std::size_t k = 0; k < rest.size(); ++k) axis_index[rest[k]] = digits[k];
-            axis_index[crossing] = digits.back();
-            const Index first = digits[rest.size()] * Dim(crossing_block);
-            axis_index[lanes] =
-                first + add_loop(schedule.outer, {"", Dim(crossing_block), false, true, 1, Index(extent) - first});
+            const auto add_block = [&](std::size_t a, const Index& number, bool vector) {
+                const Dim& extent = axes_[a].extent;
+                const Index first = number * Dim(crossing_block);
+                LoopSpec spec{"", Dim(crossing_block), false, vector};
+                const bool whole = extent.is_known() && extent.value() % crossing_block == 0;
+                if (!whole) spec.limit = Index(extent) - first;
+                axis_index[a] = first + add_loop(schedule.outer, spec);
+            };
+            add_block(crossing, digits.back(), false);
+            add_block(lanes, digits[rest.size()], true);
         };
 
         if (tiled >= 0) {
