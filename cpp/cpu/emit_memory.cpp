@@ -160,7 +160,34 @@ Value* Emitter::load_lanes(int buffer, const Place& place, Value* guard, int lan
     if (guard == nullptr && place.varying == nullptr && stride && *stride >= 2 && *stride <= 4 && lanes >= 4) {
         return load_strided(buffer, place, *stride, lanes);
     }
+    if (guard == nullptr) {
+        if (Value* value = load_near(buffer, place, lanes)) return value;
+    }
     return load_each(buffer, place, guard, lanes);
+}
+
+// Lanes that lie within one vector at known places: read as a vector that ends with the last of them, and picked. Null
+// where they do not.
+Value* Emitter::load_near(int buffer, const Place& place, int lanes) {
+    const auto* varying = llvm::dyn_cast_or_null<llvm::ConstantDataVector>(place.varying);
+    const std::optional<std::int64_t> stride = constant_stride(place.stride);
+    if (varying == nullptr || !stride) return nullptr;
+    llvm::SmallVector<std::int64_t, 16> offsets;
+    for (int lane = 0; lane < lanes; ++lane) {
+        const auto part = static_cast<unsigned>(lane);
+        const unsigned bits = varying->getElementType()->getIntegerBitWidth();
+        offsets.push_back(*stride * lane + llvm::SignExtend64(varying->getElementAsInteger(part), bits));
+    }
+    const auto [first, last] = std::minmax_element(offsets.begin(), offsets.end());
+    const std::int64_t span = *last - *first + 1;
+    if (span > lanes) return nullptr;
+    llvm::Type* type = memory_type(buffer);
+    Value* pointer = code_.element(type, place.pointer, code_.number(*first));
+    if (span == 1) return code_.splat(load_at(buffer, type, pointer), lanes);
+    Value* vector = load_at(buffer, llvm::FixedVectorType::get(type, static_cast<unsigned>(span)), pointer);
+    llvm::SmallVector<int, 16> pick;
+    for (const std::int64_t offset : offsets) pick.push_back(static_cast<int>(offset - *first));
+    return ir_.CreateShuffleVector(vector, pick);
 }
 
 // Without masks in the instruction set: most vectors have a guard that is true in every lane.

@@ -116,6 +116,7 @@ private:
     void emit(const loopir::Store& store);
     llvm::Value* load_lanes(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_strided(int buffer, const Place& place, std::int64_t stride, int lanes);
+    llvm::Value* load_near(int buffer, const Place& place, int lanes);
     llvm::Value* load_all_or_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_scalar(int buffer, llvm::Value* pointer, llvm::Value* guard);

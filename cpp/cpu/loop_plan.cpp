@@ -160,6 +160,7 @@ private:
                 shape.lanes = lanes_for(loop, contents, accesses);
                 shape.maskable = accesses.contiguous && around == nullptr;
                 shape.narrow_memory = accesses.narrow;
+                shape.repeatable = shape.carried.empty() && is_repeatable(contents);
             }
             // Code that goes lane by lane is long, and copies of it hide nothing.
             const bool single = loop.vector && (accesses.irregular || around != nullptr);
@@ -257,6 +258,15 @@ private:
             return count;
         };
         return touches(root_) != touches(contents_.at(&loop));
+    }
+
+    bool is_repeatable(const LoopContents& contents) const {
+        return contents.locals_touched.empty() &&
+               std::none_of(contents.stores.begin(), contents.stores.end(), [&](const loopir::Store* store) {
+                   return std::any_of(contents.values.begin(), contents.values.end(), [&](ValueId value) {
+                       return instr(value).op == ScalarOp::load && instr(value).slot == store->buffer;
+                   });
+               });
     }
 
     // How the memory accesses inside a loop move along with it.
