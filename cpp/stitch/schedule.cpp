@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace topstitch::stitch {
 
@@ -23,21 +24,27 @@ constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loo
 constexpr std::int64_t crossing_block = 32;
 constexpr std::int64_t min_crossing_step = 64;  // elements; nearer ones share pages
 
-// Whether the index depends on the two variables as on one that counts through both: first * inner + second.
-bool walks_as_one(const Index& index, VarId first, VarId second, const Dim& inner) {
-    Dim outer_step = 0;
-    Dim inner_step = 0;
-    for (const Index::Part& part : index.parts()) {
-        const IndexTerm& term = part.term;
-        if (term.kind == IndexTerm::Kind::var) {
-            if (term.var == first) outer_step = part.coefficient;
-            if (term.var == second) inner_step = part.coefficient;
-        } else if (term.inner != nullptr && !walks_as_one(*term.inner, first, second, inner)) {
-            return false;
-        }
+// Two variables that are walked as one, which counts through both: first * inner + second. It takes the number of the
+// first.
+struct Walk {
+    VarId first;
+    VarId second;
+    Dim outer;
+    Dim inner;
+
+    // The index as a function of that one; nothing when it depends on the two in another way.
+    std::optional<Index> over_one(const Index& index) const {
+        const Index one = Index::var(first, outer * inner);
+        const Index result = index.substitute([&](VarId var, const Dim& extent) {
+            if (var == first) return Index(0);
+            return var == second ? one : Index::var(var, extent);
+        });
+        const Index both = Index::var(first, outer) * inner + Index::var(second, inner);
+        const Index again = result.substitute(
+            [&](VarId var, const Dim& extent) { return var == first ? both : Index::var(var, extent); });
+        return again == index ? std::optional(result) : std::nullopt;
     }
-    return outer_step == inner_step * inner;
-}
+};
 
 // In how many iterations in a row the index repeats its values, as v // 64 * 16 + v % 16 does in 64: four iterations
 // have each of 16 values. Run together, they share what is computed from it. 1: it does not repeat.
@@ -109,11 +116,18 @@ private:
         substitute(fresh);
     }
 
+    static Index substituted(const Index& index, const std::vector<Index>& fresh) {
+        return index.substitute([&fresh](VarId var, const Dim&) { return fresh[static_cast<std::size_t>(var)]; });
+    }
+    static std::vector<Index> substituted(std::vector<Index> indices, const std::vector<Index>& fresh) {
+        for (Index& index : indices) index = substituted(index, fresh);
+        return indices;
+    }
+
     void substitute(const std::vector<Index>& fresh) {
-        const auto lookup = [&fresh](VarId var, const Dim&) { return fresh[static_cast<std::size_t>(var)]; };
-        for (Index& index : region_vars_) index = index.substitute(lookup);
-        for (RegionAccess& access : accesses_) access.offset = access.offset.substitute(lookup);
-        for (Index& use : index_uses_) use = use.substitute(lookup);
+        region_vars_ = substituted(std::move(region_vars_), fresh);
+        for (RegionAccess& access : accesses_) access.offset = substituted(access.offset, fresh);
+        index_uses_ = substituted(std::move(index_uses_), fresh);
     }
 
     // Outer axes before row axes; within each, large strides of the main access first.
@@ -152,10 +166,12 @@ private:
             const auto first = static_cast<VarId>(a);
             const auto second = static_cast<VarId>(a + 1);
             const Dim inner = axes_[a + 1].extent;
-            const bool uses_fit = std::all_of(index_uses_.begin(), index_uses_.end(), [&](const Index& use) {
-                return walks_as_one(use, first, second, inner);
-            });
-            if (!uses_fit) continue;
+            const Walk walk{first, second, axes_[a].extent, inner};
+            std::vector<Index> uses;
+            for (const Index& use : index_uses_) {
+                if (std::optional<Index> over_one = walk.over_one(use)) uses.push_back(*std::move(over_one));
+            }
+            if (uses.size() < index_uses_.size()) continue;
             const bool uniform = std::all_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
                 const Dim outer_step = access.offset.coefficient_of(first);
                 const Dim inner_step = access.offset.coefficient_of(second);
@@ -176,6 +192,8 @@ private:
             axes_[a].extent = extent;
             axes_.erase(axes_.begin() + static_cast<std::ptrdiff_t>(a) + 1);
             substitute(fresh);
+            fresh[a] = Index::var(first, extent);
+            index_uses_ = substituted(uses, fresh);
             return true;
         }
         return false;
