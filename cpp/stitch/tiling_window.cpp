@@ -105,7 +105,8 @@ std::optional<TilingChooser::Candidate> TilingChooser::batch_in_lanes(const Tili
     Tiling& tiling = candidate.tiling;
     if (tiling.batch.empty() || !is_contiguous(tiling.batch)) return std::nullopt;
     const VarId lane = tiling.batch.back();
-    if (operand_stride(lane) != 1) return std::nullopt;
+    // Lanes of which some have a product and others have none would not run together.
+    if (operand_stride(lane) != 1 || deciding_[static_cast<std::size_t>(lane)]) return std::nullopt;
     tiling.batch.pop_back();
     tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end());
     tiling.columns = {lane};
