@@ -130,12 +130,28 @@ public:
         const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
         b_.init_acc(sum);
         const Index split = begin_loop("split", {"split", Dim(tiling_.splits)});
-        b_.accumulate(sum,
-                      b_.load(split_sums(false), (split * (batches_ * rows_.extent) + outer) * columns_.extent + j));
+        b_.accumulate(sum, b_.load(waiting_sums(false), waiting_offset(split * batches_, outer, j)));
         close(1);
         bind(tiling_.batch, floor_div(outer, rows_.extent));
         store_results(mod(outer, rows_.extent), j, b_.acc_read(sum));
         close(2);
+        return finish(name);
+    }
+
+    // Finishes results in the order in which they lie in memory. Sums lie along the columns, across the lanes: the loop
+    // over these goes around the lanes.
+    LoweredKernel write_finish(const std::string& name) {
+        const VarId crossing = tiling_.columns.back();
+        const auto first_lane = tiling_.finish.end() - tiling_.finish_lanes;
+        std::vector<VarId> outer(tiling_.finish.begin(), first_lane);
+        std::erase(outer, crossing);
+        const std::vector<VarId> lanes(first_lane, tiling_.finish.end());
+        bind(outer, begin_loop("at", {"at", extent(outer), true}));
+        vars_[static_cast<std::size_t>(crossing)] = begin_loop("column", {"column", extent({crossing})});
+        bind(lanes, begin_loop("lane", {"lane", extent(lanes), false, true, 1}));
+        const Index at = waiting_offset(joint(tiling_.batch), joint(tiling_.rows), joint(tiling_.columns));
+        finish_value(b_.load(waiting_sums(false), at));
+        close(3);
         return finish(name);
     }
 
@@ -298,7 +314,11 @@ private:
         });
         if (tiling_.in_registers) {
             guard_ = both(inside(rows_, row), inside(columns_, column));
-            store_results(row, column, value);
+            if (tiling_.finished_apart()) {
+                b_.store(waiting_sums(true), waiting_offset(batch_, row, column), value, guard_);
+            } else {
+                store_results(row, column, value);
+            }
             guard_ = no_value;
         } else {
             const Index first = in_strips() ? Index(0) : row_panel * Dim(rows_.panel);
@@ -482,23 +502,31 @@ private:
                                    Index(columns_.extent) - first_column);
         const ValueId sum = b_.load(sums_, sum_offset(i, j));
         if (tiling_.splits > 1) {
-            const Index outer = (split_ * batches_ + batch_) * rows_.extent + first_row + i;
-            b_.store(split_sums(true), outer * columns_.extent + first_column + j, sum);
+            b_.store(waiting_sums(true), waiting_offset(split_ * batches_ + batch_, first_row + i, first_column + j),
+                     sum);
         } else {
             store_results(first_row + i, first_column + j, sum);
         }
         close(2);
     }
 
-    int split_sums(bool writing) {
+    // Sums that wait for another kernel: [split, batch, row, column].
+    int waiting_sums(bool writing) {
+        if (waiting_ >= 0) return waiting_;
         if (writing) shared_.sums = static_cast<int>(result_.scratch.size());
         const Dim size = Dim(tiling_.splits) * batches_ * rows_.extent * columns_.extent;
-        return scratch_buffer("split_sums", shared_.sums, type_, size, writing);
+        return waiting_ = scratch_buffer("sums", shared_.sums, type_, size, writing);
+    }
+    Index waiting_offset(const Index& batch, const Index& row, const Index& column) const {
+        return (batch * rows_.extent + row) * columns_.extent + column;
     }
 
     void store_results(const Index& row, const Index& column, ValueId sum) {
         bind(tiling_.rows, row);
         bind(tiling_.columns, column);
+        finish_value(sum);
+    }
+    void finish_value(ValueId sum) {
         pass_ = phases_.passes;
         outer_values_[contraction_] = Value{sum, no_value};
         store_outputs([](OpId) { return true; });
@@ -514,7 +542,7 @@ private:
     Index batch_ = 0, split_ = 0, block_ = 0;
     std::int64_t inner_ = 1;                     // products of the reduced variables with loops of their own
     Index first_outer_ = 0, first_reduced_ = 0;  // of the block: without and with those
-    int sums_ = -1;
+    int sums_ = -1, waiting_ = -1;
     std::vector<StageDigit> stage_;
     Indices positions_;  // of the window, over the region's variables
     int stage_buffer_ = -1;
@@ -534,8 +562,10 @@ void lower_contraction(const Program& program, const Partition& partition, const
     if (tiling.packed && tiling.rows_once) result.kernels.push_back(writer().write_packed_rows(name + "_rows"));
     if (tiling.packed && tiling.columns_once)
         result.kernels.push_back(writer().write_packed_columns(name + "_columns"));
-    result.kernels.push_back(writer().write_product(tiling.splits > 1 ? name + "_parts" : name));
+    const bool finished = tiling.splits == 1 && !tiling.finished_apart();
+    result.kernels.push_back(writer().write_product(finished ? name : name + "_sums"));
     if (tiling.splits > 1) result.kernels.push_back(writer().write_combination(name));
+    if (tiling.splits == 1 && tiling.finished_apart()) result.kernels.push_back(writer().write_finish(name));
 }
 
 }  // namespace topstitch::stitch

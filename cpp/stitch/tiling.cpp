@@ -307,6 +307,7 @@ std::string str(const Tiling& tiling, const Region& region) {
     if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
     if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";
     if (!tiling.packed) text += ", read in place";
+    if (tiling.finished_apart()) text += ", finished along memory";
     return text;
 }
 

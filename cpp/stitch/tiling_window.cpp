@@ -1,6 +1,7 @@
 // Chooses the tiles of a contraction whose first factor lies behind a window: convolutions and their gradients.
 // The factor is staged, each element once and with its padding, so that tiles read it through plain strides.
 #include <algorithm>
+#include <set>
 
 #include "stitch/tiling.h"
 
@@ -65,6 +66,7 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
     sort_by_stage(tiling, tiling.reduce);
     choose_reduce_loops(tiling);
     choose_tiles(tiling);
+    choose_finish(tiling);
     return tiling;
 }
 
@@ -168,6 +170,38 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
         tiling.one_block ? count(outer) : std::max<std::int64_t>(max_inner / std::max<std::int64_t>(inner, 1), 1);
     tiling.block = std::max<std::int64_t>(chunk, 1) * inner;
     tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+}
+
+// Results in registers whose columns lie across memory are stored lane by lane, and so is all read that they are
+// combined with. From two such tensors on it is quicker to leave the sums as they are, and to finish them in the order
+// of memory.
+void TilingChooser::choose_finish(Tiling& tiling) const {
+    if (!tiling.in_registers || tiling.row_factor != 0 || tiling.columns.empty()) return;
+    if (is_contiguous(tiling.columns)) return;
+    const auto depends = [](const Index& offset, const std::vector<VarId>& vars) {
+        return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return offset.depends_on(v); });
+    };
+    std::set<TensorRef> scattered;
+    for (const RegionAccess& access : accesses_) {
+        const bool row_value = std::any_of(tiling.reduce.begin(), tiling.reduce.end(),
+                                           [&](VarId v) { return access.offset.depends_on(v); });
+        if (row_value || !depends(access.offset, tiling.columns) || !depends(access.offset, tiling.rows)) continue;
+        scattered.insert(access.tensor);
+    }
+    const bool phases = std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end();
+    if (scattered.size() < (phases ? 1u : 2u)) return;
+    for (const std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
+        tiling.finish.insert(tiling.finish.end(), vars->begin(), vars->end());
+    }
+    sort_by_store(tiling.finish);
+    const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
+    std::int64_t together = 1;
+    for (auto var = tiling.finish.rbegin(); var != tiling.finish.rend() && together < tiling.lanes; ++var) {
+        if (*var == tiling.columns.back() || stride(store->offset, *var) != together) break;
+        together *= estimate(extent(*var));
+        ++tiling.finish_lanes;
+    }
+    if (tiling.finish_lanes == 0) tiling.finish.clear();
 }
 
 // How far apart neighbours along a variable lie in the windows' operand; 0 when it is not known.
