@@ -69,6 +69,7 @@ private:
     };
     double choose_registers(Tiling& tiling, const Reads& reads, double finish) const;
     void choose_reduce_loops(Tiling& tiling) const;
+    int count_scattered(const Tiling& tiling) const;
     void choose_finish(Tiling& tiling) const;
     std::int64_t operand_stride(VarId var) const;
     void choose_stage(Tiling& tiling) const;

@@ -169,7 +169,25 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
     const std::int64_t chunk =
         tiling.one_block ? count(outer) : std::max<std::int64_t>(max_inner / std::max<std::int64_t>(inner, 1), 1);
     tiling.block = std::max<std::int64_t>(chunk, 1) * inner;
-    tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+    // Columns that lie apart are finished one by one: better only those that there are.
+    const bool whole = tiling.row_factor == 0 || count_scattered(tiling) < 2;
+    tiling.in_registers = tiling.one_block && whole && cost_of_results() <= max_register_cost;
+}
+
+// How many tensors are stored or read at the results, whose columns lie across memory.
+int TilingChooser::count_scattered(const Tiling& tiling) const {
+    if (is_contiguous(tiling.columns)) return 0;
+    const auto depends = [](const Index& offset, const std::vector<VarId>& vars) {
+        return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return offset.depends_on(v); });
+    };
+    std::set<TensorRef> tensors;
+    for (const RegionAccess& access : accesses_) {
+        if (depends(access.offset, tiling.reduce) || !depends(access.offset, tiling.columns)) continue;
+        // A bias lies along one of the sides only.
+        const bool whole = depends(access.offset, tiling.rows) || depends(access.offset, tiling.batch);
+        if (access.store || whole) tensors.insert(access.tensor);
+    }
+    return static_cast<int>(tensors.size());
 }
 
 // Results in registers whose columns lie across memory are stored lane by lane, and so is all read that they are
@@ -177,19 +195,8 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
 // of memory.
 void TilingChooser::choose_finish(Tiling& tiling) const {
     if (!tiling.in_registers || tiling.row_factor != 0 || tiling.columns.empty()) return;
-    if (is_contiguous(tiling.columns)) return;
-    const auto depends = [](const Index& offset, const std::vector<VarId>& vars) {
-        return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return offset.depends_on(v); });
-    };
-    std::set<TensorRef> scattered;
-    for (const RegionAccess& access : accesses_) {
-        const bool row_value = std::any_of(tiling.reduce.begin(), tiling.reduce.end(),
-                                           [&](VarId v) { return access.offset.depends_on(v); });
-        if (row_value || !depends(access.offset, tiling.columns) || !depends(access.offset, tiling.rows)) continue;
-        scattered.insert(access.tensor);
-    }
     const bool phases = std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end();
-    if (scattered.size() < (phases ? 1u : 2u)) return;
+    if (count_scattered(tiling) < (phases ? 1 : 2)) return;
     for (const std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
         tiling.finish.insert(tiling.finish.end(), vars->begin(), vars->end());
     }
@@ -223,6 +230,9 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
     const std::vector<bool> direct = over_region_vars(access(contraction_).window_vars);
     VarId lane = tiling.columns.empty() ? VarId{-1} : tiling.columns.back();
     if (lane >= 0 && !used_[0][static_cast<std::size_t>(lane)]) lane = -1;
+    // Lanes of the last panel read past the last column.
+    std::int64_t past = tiling.panel_columns();
+    if (lane >= 0 && extent(lane).is_known()) past = ceil_div(extent(lane).value(), past) * past - extent(lane).value();
     std::vector<VarId> vars;
     for (std::size_t v = 0; v < direct.size(); ++v) {
         if (direct[v]) vars.push_back(static_cast<VarId>(v));
@@ -232,7 +242,7 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
     std::optional<Tiling::StageAxis> last;
     std::vector<Tiling::StageAxis> channels;
     for (VarId var : vars) {
-        const Tiling::StageAxis axis{var, -1, 1, var == lane ? tiling.panel_columns() : 0};
+        const Tiling::StageAxis axis{var, -1, 1, var == lane ? past : 0};
         if (var == lane || (lane < 0 && operand_stride(var) == 1)) {
             last = axis;
         } else {
@@ -244,7 +254,7 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
         Tiling::StageAxis axis{-1, static_cast<int>(p)};
         if (lane >= 0 && positions_[p].depends_on(lane)) {
             axis.parts = positions_[p].coefficient_of(lane).value();
-            axis.slack = tiling.panel_columns();
+            axis.slack = past;
             last = axis;
         } else {
             positions.push_back(axis);
