@@ -15,7 +15,6 @@ constexpr std::int64_t max_sums = 32 << 10;                     // of a tile who
 constexpr std::int64_t panels_of_a_tile = 64;
 constexpr std::int64_t tiles_for_each_thread = 4;
 constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thread
-constexpr double max_register_cost = 8;          // of what the sums go through while they fill the registers
 constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
 constexpr double latency = 4;  // cycles from one product to the next of the same sum
@@ -166,7 +165,7 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
     const std::int64_t chunk =
         tiling.one_block ? count(outer) : std::max<std::int64_t>(max_inner / std::max<std::int64_t>(inner, 1), 1);
     tiling.block = std::max<std::int64_t>(chunk, 1) * inner;
-    tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+    tiling.in_registers = tiling.one_block && finished_in_registers(tiling);
 }
 
 // How far apart neighbours along a variable lie in the windows' operand; 0 when it is not known.
