@@ -118,7 +118,9 @@ public:
             multiply_in_place();
         }
         close(1);
-        if (!tiling_.in_registers && !in_strips()) finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel);
+        if (!tiling_.in_registers && !in_panels()) {
+            finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel, columns_.first_panel, tile_columns());
+        }
         close(1);
         return finish(name);
     }
@@ -294,12 +296,9 @@ private:
     // --- The product.
 
     void multiply_panels() {
-        // Columns outside, so that a panel of them stays in the cache, unless the sums of a row panel are to be
-        // finished.
-        Index row_panel, column_panel;
-        if (in_strips()) row_panel = begin_panels("row_panel", rows_);
-        column_panel = begin_panels("column_panel", columns_);
-        if (!in_strips()) row_panel = begin_panels("row_panel", rows_);
+        // Columns outside, so that a panel of them stays in the cache.
+        const Index column_panel = begin_panels("column_panel", columns_);
+        const Index row_panel = begin_panels("row_panel", rows_);
         const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
@@ -321,12 +320,16 @@ private:
             }
             guard_ = no_value;
         } else {
-            const Index first = in_strips() ? Index(0) : row_panel * Dim(rows_.panel);
-            add_to_sums(first + i, column_panel * Dim(columns_.panel) + j, value);
+            const bool alone = in_panels();
+            add_to_sums(alone ? i : row_panel * Dim(rows_.panel) + i,
+                        alone ? j : column_panel * Dim(columns_.panel) + j, value);
         }
-        close(3);
-        if (in_strips()) finish_sums(rows_.first_panel + row_panel, rows_.panel);
-        close(1);
+        close(2);
+        if (in_panels()) {
+            finish_sums(rows_.first_panel + row_panel, rows_.panel, columns_.first_panel + column_panel,
+                        columns_.panel);
+        }
+        close(2);
     }
 
     Index begin_panels(const std::string& name, const Side& side) {
@@ -475,31 +478,31 @@ private:
 
     // --- Sums that wait for the next block: [row of the tile, column of the tile].
 
-    // Sums that are complete after one block are finished row panel by row panel, while they are in the first-level
-    // cache.
-    bool in_strips() const {
+    // Sums that are complete after one block wait for nothing but a loop that finishes them, panel by panel: what
+    // finishes them would be long if it were written out for each register.
+    bool in_panels() const {
         return tiling_.packed && tiling_.one_block && !tiling_.in_registers && tiling_.splits == 1;
     }
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
-    std::int64_t sum_row() const { return tile_columns() + row_padding; }
+    std::int64_t sum_rows() const { return (in_panels() ? 1 : tiling_.row_panels) * rows_.panel; }
+    std::int64_t sum_row() const { return in_panels() ? columns_.panel : tile_columns() + row_padding; }
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
-        if (sums_ < 0)
-            sums_ = local_buffer("sums", type_, Dim((in_strips() ? 1 : tiling_.row_panels) * rows_.panel * sum_row()));
+        if (sums_ < 0) sums_ = local_buffer("sums", type_, Dim(sum_rows() * sum_row()));
         const Index at = sum_offset(row, column);
         if (tiling_.one_block) return b_.store(sums_, at, value);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
         b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
     }
 
-    // Of so many rows from a panel on.
-    void finish_sums(const Index& first_panel, std::int64_t rows) {
-        const Index first_row = first_panel * Dim(rows_.panel);
-        const Index first_column = columns_.first_panel * Dim(columns_.panel);
-        const Index i = begin_loop("i", {"i", Dim(rows)}, Index(rows_.extent) - first_row);
-        const Index j = begin_loop("j", {"j", Dim(tile_columns()), false, true, tiling_.unroll},
-                                   Index(columns_.extent) - first_column);
+    // Of so many rows and columns from panels on.
+    void finish_sums(const Index& row_panel, std::int64_t rows, const Index& column_panel, std::int64_t columns) {
+        const Index first_row = row_panel * Dim(rows_.panel);
+        const Index first_column = column_panel * Dim(columns_.panel);
+        const Index i = begin_loop("i", {"i", Dim(rows)}, limit(rows_, first_row, rows));
+        const Index j =
+            begin_loop("j", {"j", Dim(columns), false, true, tiling_.unroll}, limit(columns_, first_column, columns));
         const ValueId sum = b_.load(sums_, sum_offset(i, j));
         if (tiling_.splits > 1) {
             b_.store(waiting_sums(true), waiting_offset(split_ * batches_ + batch_, first_row + i, first_column + j),
@@ -508,6 +511,12 @@ private:
             store_results(first_row + i, first_column + j, sum);
         }
         close(2);
+    }
+
+    // Where loops of `count` rows or columns from `first` on have to stop; none when they fill the extent.
+    static std::optional<Index> limit(const Side& side, const Index& first, std::int64_t count) {
+        if (side.extent.is_known() && side.extent.value() % count == 0) return std::nullopt;
+        return Index(side.extent) - first;
     }
 
     // Sums that wait for another kernel: [split, batch, row, column].

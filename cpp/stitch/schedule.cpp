@@ -16,6 +16,7 @@ using loopir::VarId;
 constexpr int rows_by_one_vector = 4;
 constexpr int split_chunks = 32;
 constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
+constexpr double max_cost_together = 1500;           // of those: the code is written out for each
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
@@ -378,7 +379,8 @@ private:
         std::int64_t span = 1;
         for (const Index& use : index_uses_) span = std::max(span, span_of_repeats(use, static_cast<VarId>(vector)));
         const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
-        const int repeats = static_cast<int>(std::clamp<std::int64_t>(span / lanes, 1, max_repeats));
+        int repeats = static_cast<int>(std::clamp<std::int64_t>(span / lanes, 1, max_repeats));
+        while (repeats > 1 && repeats * cost > max_cost_together) repeats /= 2;
         const auto choose = [&](LoopSpec& loop, bool row) {
             if (!loop.vector) return;
             if (region_.has_contraction && !row) {

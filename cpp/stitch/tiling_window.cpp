@@ -16,7 +16,6 @@ constexpr std::int64_t max_sums = 32 << 10;                     // of a tile who
 constexpr std::int64_t panels_of_a_tile = 64;
 constexpr std::int64_t tiles_for_each_thread = 4;
 constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thread
-constexpr double max_register_cost = 8;          // of what the sums go through while they fill the registers
 constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
 constexpr double latency = 4;  // cycles from one product to the next of the same sum
@@ -169,9 +168,7 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
     const std::int64_t chunk =
         tiling.one_block ? count(outer) : std::max<std::int64_t>(max_inner / std::max<std::int64_t>(inner, 1), 1);
     tiling.block = std::max<std::int64_t>(chunk, 1) * inner;
-    // Columns that lie apart are finished one by one: better only those that there are.
-    const bool whole = tiling.row_factor == 0 || count_scattered(tiling) < 2;
-    tiling.in_registers = tiling.one_block && whole && cost_of_results() <= max_register_cost;
+    tiling.in_registers = tiling.one_block && finished_in_registers(tiling);
 }
 
 // How many tensors are stored or read at the results, whose columns lie across memory.
@@ -190,11 +187,10 @@ int TilingChooser::count_scattered(const Tiling& tiling) const {
     return static_cast<int>(tensors.size());
 }
 
-// Results in registers whose columns lie across memory are stored lane by lane, and so is all read that they are
-// combined with. From two such tensors on it is quicker to leave the sums as they are, and to finish them in the order
-// of memory.
+// Results whose columns lie across memory are stored lane by lane, and so is all read that they are combined with. From
+// two such tensors on it is quicker to leave the sums as they are, and to finish them in the order of memory.
 void TilingChooser::choose_finish(Tiling& tiling) const {
-    if (!tiling.in_registers || tiling.row_factor != 0 || tiling.columns.empty()) return;
+    if (!tiling.one_block || tiling.row_factor != 0 || tiling.columns.empty()) return;
     const bool phases = std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end();
     if (count_scattered(tiling) < (phases ? 1 : 2)) return;
     for (const std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
@@ -208,7 +204,8 @@ void TilingChooser::choose_finish(Tiling& tiling) const {
         together *= estimate(extent(*var));
         ++tiling.finish_lanes;
     }
-    if (tiling.finish_lanes == 0) tiling.finish.clear();
+    tiling.in_registers = tiling.finish_lanes > 0;  // which the sums leave as they are
+    if (!tiling.in_registers) tiling.finish.clear();
 }
 
 // How far apart neighbours along a variable lie in the windows' operand; 0 when it is not known.
