@@ -5,6 +5,7 @@ if(TARGET topstitch_cpu)
     SOURCES
       test_cpu_contract.cpp
       test_cpu_jit.cpp
+      test_cpu_lanes.cpp
       test_cpu_memory.cpp test_cpu_limits.cpp
       test_cpu_pool.cpp
       test_cpu_random.cpp
