@@ -35,7 +35,7 @@ def initial_values(alphabet: int, hidden: int, seed: int) -> dict[str, Array]:
     random = np.random.default_rng(seed)
 
     def weights(rows: int, columns: int, fan_in: int) -> Array:
-        return random.standard_normal((rows, columns), dtype=np.float32) * np.float32(fan_in**-0.5)
+        return np.asarray(random.standard_normal((rows, columns), dtype=np.float32) * np.float32(fan_in**-0.5))
 
     values = {"embedding": weights(alphabet, EMBEDDING, EMBEDDING)}
     features = EMBEDDING
