@@ -138,6 +138,21 @@ struct ReduceBody {
     std::optional<Window> window;
 };
 
+// "The output is a base, with which each of many updates is combined in turn, at the element that the update names"
+struct ScatterBody {
+    struct Place {
+        Indices at;                                // in the output
+        loopir::ValueId valid = loopir::no_value;  // where false the update goes nowhere; no_value: always true
+    };
+    // The updates, in row-major order; `update` below has one entry for each of these dims.
+    std::function<std::vector<Dim>(const OpView&)> domain;
+    std::function<Value(ElementContext&, const Indices& at)> base;
+    std::function<Place(ElementContext&, const Indices& update)> place;
+    std::function<Value(ElementContext&, const Indices& update)> update;
+    // What becomes of an element, `before`, when it meets an update.
+    std::function<Value(ElementContext&, const Value& before, const Value& update)> combine;
+};
+
 // A small graph over other operations, built with the shapes at hand (at compile time all dims are
 // numbers or symbols).
 class CompositeContext {
@@ -216,7 +231,7 @@ struct OpDef {
     // Types of the outputs. Accepts unknown dims and unknown rank; the inputs' count and the attributes'
     // kinds are already checked.
     std::function<std::vector<TensorType>(const OpView&)> infer;
-    std::variant<ElementBody, ReduceBody, CompositeBody, BuiltinBody, ControlBody> body;
+    std::variant<ElementBody, ReduceBody, ScatterBody, CompositeBody, BuiltinBody, ControlBody> body;
     Gradient gradient;
     // Of operations that draw random numbers: whether they do, with these attributes. Their last, optional input is the
     // state to draw from; apply() gives one of the graph's own when it is left out (random_state.h).

@@ -82,6 +82,24 @@ Value reduce(ElementContext& context, const ReduceBody& body, const Indices& at)
     return result;
 }
 
+// Writes the base into buffer `target`, then meets it with one update after the other.
+void scatter(ElementContext& context, const ScatterBody& body, int target) {
+    loopir::Builder& builder = context.b;
+    const OpView& view = context.op;
+    const DType dtype = view.output().dtype;
+    const Indices at = open_loops(builder, "i", view.out_shape().dims());
+    store_element(builder, target, dtype, row_major_offset(view.out_shape(), at), body.base(context, at));
+    close_loops(builder, at);
+
+    const Indices update = open_loops(builder, "u", body.domain(view));
+    const ScatterBody::Place place = body.place(context, update);
+    const Index offset = row_major_offset(view.out_shape(), place.at);
+    const Value before = load_element(builder, target, dtype, offset, place.valid);
+    const Value after = body.combine(context, before, body.update(context, update));
+    store_element(builder, target, dtype, offset, after, place.valid);
+    close_loops(builder, update);
+}
+
 NDArray run_kernel(const Call& call) {
     const OpView view = call.view();
     NDArray output(view.output().dtype, known_sizes(call, 0));
@@ -91,18 +109,23 @@ NDArray run_kernel(const Call& call) {
         const TensorType& type = call.input_types[k];
         builder.add_buffer(buffer_param(concat("in", k), type.dtype, type.shape, loopir::BufferParam::Role::input));
     }
-    const int target = builder.add_buffer(
-        buffer_param("out", view.output().dtype, view.out_shape(), loopir::BufferParam::Role::output));
+    const auto* updates = std::get_if<ScatterBody>(&call.def.body);
+    const auto role = updates != nullptr ? loopir::BufferParam::Role::inout : loopir::BufferParam::Role::output;
+    const int target = builder.add_buffer(buffer_param("out", view.output().dtype, view.out_shape(), role));
 
     FunctionContext context(builder, view, [&](int k, const Indices& at, loopir::ValueId guard) {
         return load_element(builder, k, view.input(k).dtype, row_major_offset(view.in_shape(k), at), guard);
     });
-    const Indices at = open_loops(builder, "i", view.out_shape().dims());
-    const auto* element = std::get_if<ElementBody>(&call.def.body);
-    const Value value =
-        element != nullptr ? element->element(context, at) : reduce(context, std::get<ReduceBody>(call.def.body), at);
-    store_element(builder, target, view.output().dtype, row_major_offset(view.out_shape(), at), value);
-    close_loops(builder, at);
+    if (updates != nullptr) {
+        scatter(context, *updates, target);
+    } else {
+        const Indices at = open_loops(builder, "i", view.out_shape().dims());
+        const auto* element = std::get_if<ElementBody>(&call.def.body);
+        const Value value = element != nullptr ? element->element(context, at)
+                                               : reduce(context, std::get<ReduceBody>(call.def.body), at);
+        store_element(builder, target, view.output().dtype, row_major_offset(view.out_shape(), at), value);
+        close_loops(builder, at);
+    }
 
     const loopir::Kernel kernel = builder.finish(call.def.name);
     std::vector<void*> buffers;

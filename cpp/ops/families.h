@@ -29,7 +29,9 @@ std::vector<OpDef> slicing_ops();              // slicing.cpp: slice, slice_upda
 std::vector<OpDef> joining_ops();              // slicing_join.cpp: concat, stack, interleave
 std::vector<OpDef> splitting_ops();            // slicing_split.cpp: split, tile
 std::vector<OpDef> padding_ops();              // padding.cpp: pad
-std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one_hot, gather_along_axis, band_part
+std::vector<OpDef> indexing_ops();             // indexing.cpp: coordinates, one_hot, band_part
+std::vector<OpDef> gather_ops();               // gather.cpp: gather, gather_nd, gather_along_axis
+std::vector<OpDef> scatter_ops();              // scatter.cpp: scatter, scatter_nd, scatter_along_axis
 std::vector<OpDef> activation_ops();           // activation.cpp: relu ... softmax, log_softmax
 std::vector<OpDef> loss_ops();                 // loss.cpp
 std::vector<OpDef> contraction_ops();          // contraction.cpp: matmul

@@ -1,4 +1,4 @@
-// Operations about positions: coordinates, one_hot, gather_along_axis, band_part, tril, triu.
+// Operations about positions: coordinates, one_hot, band_part, tril, triu.
 // What lies outside is selected away, never multiplied by 0, so that NaN and infinity cannot leak.
 #include <limits>
 #include <optional>
@@ -107,135 +107,6 @@ OpDef one_hot() {
     return def;
 }
 
-// --- gather_along_axis
-
-void require_indices(const OpView& v, int k) {
-    const DType dtype = v.input(k).dtype;
-    if (dtype == DType::int32 || dtype == DType::int64) return;
-    v.fail_type(concat(input_name(v, k), " has dtype ", name_of(dtype),
-                       ", but indices are int32 or int64; use cast to convert it"));
-}
-
-// The shape that `data` and `indices` broadcast to on all axes but one, on which the result has `extent`.
-Shape along_axis_shape(const OpView& v, int data, int indices, const std::optional<Dim>& extent) {
-    const Shape& first = v.in_shape(data);
-    const Shape& second = v.in_shape(indices);
-    if (!first.has_rank() && !second.has_rank()) return Shape::unranked();
-    const int rank = first.has_rank() ? first.rank() : second.rank();
-    const int axis = normalized_axis(v, "axis", rank);
-    std::vector<Dim> dims(static_cast<std::size_t>(rank), Dim::unknown());
-    bool fits = !first.has_rank() || !second.has_rank() || first.rank() == second.rank();
-    for (int k = 0; fits && k < rank; ++k) {
-        Dim& dim = dims[static_cast<std::size_t>(k)];
-        if (k == axis) {
-            dim = extent ? *extent : second.has_rank() ? second[k] : Dim::unknown();
-        } else if (first.has_rank() && second.has_rank()) {
-            fits = broadcast_dims(first[k], second[k], dim);
-        }
-    }
-    if (!fits) {
-        v.fail(concat(input_name(v, data), " has shape ", first.str(), ", but ", input_name(v, indices), " has ",
-                      second.str(), "; they need the same rank, and must broadcast together on every axis but axis ",
-                      axis));
-    }
-    return Shape(std::move(dims));
-}
-
-struct WrappedIndex {
-    ValueId position = loopir::no_value;
-    ValueId valid = loopir::no_value;
-};
-
-// Negative indices count from the end, once.
-WrappedIndex wrapped(loopir::Builder& b, ValueId index, const Dim& extent) {
-    const ValueId zero = b.constant_int(0, DType::int64);
-    const ValueId wide = b.cast(index, DType::int64);
-    const ValueId length = b.index_value(extent);
-    WrappedIndex result;
-    result.position = b.select(b.op(ScalarOp::lt, wide, zero), b.add(wide, length), wide);
-    result.valid =
-        b.op(ScalarOp::bit_and, b.op(ScalarOp::le, zero, result.position), b.op(ScalarOp::lt, result.position, length));
-    return result;
-}
-
-OpDef gather_along_axis() {
-    OpDef def;
-    def.name = "gather_along_axis";
-    def.family = "indexing";
-    def.doc =
-        "result[i, j, k] = x[i, indices[i, j, k], k], here for axis 1: NumPy's take_along_axis. The other dims "
-        "broadcast. "
-        "A negative index counts from the end; one that is still out of range gives 0. The gradient adds up what goes "
-        "to "
-        "the same element.";
-    def.args = {{"x", "any tensor"}, {"indices", "int32 or int64, of the same rank"}};
-    def.attributes = {axis_attr(-1)};
-    def.results = {"y"};
-    def.infer = [](const OpView& v) {
-        require_indices(v, 1);
-        return std::vector{TensorType{v.input(0).dtype, along_axis_shape(v, 0, 1, std::nullopt)}};
-    };
-    def.body = ElementBody{[](ElementContext& c, const Indices& at) {
-        const int axis = normalized_axis(c.op, "axis", c.op.out_shape().rank());
-        const Value index = c.broadcast_operand(1, at);
-        const WrappedIndex source = wrapped(c.b, index.re, c.op.in_shape(0)[axis]);
-        Indices from = broadcast_index(c.op.in_shape(0), c.op.out_shape(), at);
-        from[static_cast<std::size_t>(axis)] = Index::value(source.position);
-        return guarded_or_zero(c, source.valid, c.op.output().dtype, [&] { return c.operand(0, from); });
-    }};
-    def.gradient = GradientRule{[](GradientContext& g) {
-        const Tensor spread =
-            apply("gather_along_axis_gradient", {g.grad(), g.input(1), g.input(0)}, {{"axis", g.op.attribute("axis")}});
-        return std::vector{expr::sum_like(spread, g.input(0)), Tensor()};
-    }};
-    def.mpsgraph = {"gatherAlongAxis"};
-    def.onnx = "GatherElements";
-    return def;
-}
-
-OpDef gather_along_axis_gradient() {
-    OpDef def;
-    def.name = "gather_along_axis_gradient";
-    def.internal = true;
-    def.family = "indexing";
-    def.doc =
-        "The adjoint of gather_along_axis: along the axis, whose length is that of the third tensor, each element is "
-        "the "
-        "sum of the gradients whose index names it. Elements are compared with every index, in a fixed order, so that "
-        "results do not depend on timing.";
-    def.args = {{"gradient", "numbers, of the shape that was gathered"},
-                {"indices", "the indices that were used"},
-                {"like", "a tensor with the length of the axis; only its shape matters"}};
-    def.attributes = {axis_attr(-1)};
-    def.results = {"y"};
-    def.infer = [](const OpView& v) {
-        require_numeric(v, 0);
-        require_indices(v, 1);
-        const Shape& like = v.in_shape(2);
-        const Dim extent = like.has_rank() ? like[normalized_axis(v, "axis", like.rank())] : Dim::unknown();
-        return std::vector{TensorType{v.input(0).dtype, along_axis_shape(v, 0, 1, extent)}};
-    };
-    const auto axis_of = [](const OpView& v) { return normalized_axis(v, "axis", v.in_shape(0).rank()); };
-    ReduceBody body;
-    body.combiner = [](const OpView&) { return Combiner::sum; };
-    body.domain = [axis_of](const OpView& v) { return std::vector<Dim>{v.in_shape(0)[axis_of(v)]}; };
-    body.element = [axis_of](ElementContext& c, const Indices& at, const Indices& gathered) {
-        const auto axis = static_cast<std::size_t>(axis_of(c.op));
-        Indices from = at;
-        from[axis] = gathered[0];
-        const Value index = c.operand(1, broadcast_index(c.op.in_shape(1), c.op.in_shape(0), from));
-        const WrappedIndex target = wrapped(c.b, index.re, c.op.out_shape()[static_cast<int>(axis)]);
-        const ValueId here = c.b.op(ScalarOp::eq, target.position, c.b.index_value(at[axis]));
-        return guarded_or_zero(c, here, c.op.output().dtype, [&] { return c.operand(0, from); });
-    };
-    def.body = std::move(body);
-    def.gradient = GradientRule{[](GradientContext& g) {
-        return std::vector{apply("gather_along_axis", {g.grad(), g.input(1)}, {{"axis", g.op.attribute("axis")}}),
-                           Tensor(), Tensor()};
-    }};
-    return def;
-}
-
 // --- Parts of matrices, in the last two axes
 
 // Which of the diagonals j - i are kept; without a bound, all on that side.
@@ -323,7 +194,7 @@ OpDef triu() {
 }  // namespace
 
 std::vector<OpDef> indexing_ops() {
-    return {coordinates(), one_hot(), gather_along_axis(), gather_along_axis_gradient(), band_part(), tril(), triu()};
+    return {coordinates(), one_hot(), band_part(), tril(), triu()};
 }
 
 }  // namespace topstitch::ops

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "ops/rules.h"
+
 namespace topstitch::ops {
 
 namespace {
@@ -116,6 +118,24 @@ ValueId equals(loopir::Builder& b, const Index& index, const Dim& value) {
 Value guarded_or_zero(ElementContext& c, ValueId predicate, DType dtype, const std::function<Value()>& inner) {
     if (predicate == no_value) return inner();
     return c.guarded(predicate, inner, c.constant_int(0, dtype));
+}
+
+void require_indices(const OpView& view, int k) {
+    const DType dtype = view.input(k).dtype;
+    if (dtype == DType::int32 || dtype == DType::int64) return;
+    view.fail_type(concat(input_name(view, k), " has dtype ", name_of(dtype),
+                          ", but indices are int32 or int64; use cast to convert it"));
+}
+
+WrappedIndex wrapped_index(loopir::Builder& b, ValueId index, const Dim& extent) {
+    const ValueId zero = b.constant_int(0, DType::int64);
+    const ValueId wide = b.cast(index, DType::int64);
+    const ValueId length = b.index_value(extent);
+    WrappedIndex result;
+    result.position = b.select(b.op(ScalarOp::lt, wide, zero), b.add(wide, length), wide);
+    result.valid =
+        b.op(ScalarOp::bit_and, b.op(ScalarOp::le, zero, result.position), b.op(ScalarOp::lt, result.position, length));
+    return result;
 }
 
 SliceRange slice_range(const Dim& extent, std::int64_t start, std::int64_t stop, std::int64_t step) {

@@ -23,6 +23,15 @@ loopir::ValueId both(loopir::Builder& b, loopir::ValueId p, loopir::ValueId q);
 // `inner` where the predicate holds, and zero of `dtype` elsewhere.
 Value guarded_or_zero(ElementContext& c, loopir::ValueId predicate, DType dtype, const std::function<Value()>& inner);
 
+// Input `k` holds positions: int32 or int64.
+void require_indices(const OpView& view, int k);
+// A position along an axis, as the user gave it: negative ones count from the end, once.
+struct WrappedIndex {
+    loopir::ValueId position = loopir::no_value;
+    loopir::ValueId valid = loopir::no_value;  // it is on the axis
+};
+WrappedIndex wrapped_index(loopir::Builder& b, loopir::ValueId index, const Dim& extent);
+
 // Which elements of an axis a slice takes: start, start + step, ... (length of them). Unknown for an unknown extent.
 struct SliceRange {
     Dim start = 0;

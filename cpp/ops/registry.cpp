@@ -39,6 +39,8 @@ std::vector<OpDef> collect() {
     add(ops::splitting_ops());
     add(ops::padding_ops());
     add(ops::indexing_ops());
+    add(ops::gather_ops());
+    add(ops::scatter_ops());
     add(ops::contraction_ops());
     add(ops::attention_ops());
     add(ops::convolution_ops());

@@ -103,6 +103,16 @@ private:
         });
         if (const auto* element = std::get_if<ElementBody>(&node.def->body)) {
             element->element(context, access.home);
+        } else if (const auto* scatter = std::get_if<ScatterBody>(&node.def->body)) {
+            Indices update;
+            for (const Dim& extent : scatter->domain(node_view.view)) {
+                update.push_back(extent == Dim(1) ? Index(0) : new_var(extent));
+            }
+            access.num_out = static_cast<int>(access.vars.size());  // nothing is reduced
+            const Value before = scatter->base(context, access.home);
+            scatter->combine(context, before, scatter->update(context, update));
+            scatter->place(context, update);
+            probe_places(node_view, access, *scatter, update);
         } else {
             const auto& reduce = std::get<ReduceBody>(node.def->body);
             access.is_reduce = true;
@@ -122,7 +132,7 @@ private:
         look_through(access, direct);
         // What reads nothing (a fill, a size), and a cheap single number, costs a kernel less than a load would.
         const bool cheap_scalar = (access.requests.empty() || access.vars.empty()) && access.cost <= max_inlined_cost;
-        access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce &&
+        access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce && !access.scatter &&
                          access.requests.size() <= max_inlined_requests && access.depth < max_inlined_depth;
         return access;
     }
@@ -141,6 +151,25 @@ private:
         access.num_out = static_cast<int>(access.vars.size());
         look_through(access, direct);
     }
+
+    // Where the updates of a scatter go.
+    static void probe_places(const NodeView& node, OpAccess& access, const ScatterBody& body, const Indices& update) {
+        OpAccess::Scatter& scatter = access.scatter.emplace();
+        scatter.searched = used_vars(node, access, 0, [&](ElementContext& context, const Indices&) {
+            const ScatterBody::Place place = body.place(context, update);
+            for (const Index& index : place.at) {
+                std::vector<loopir::VarId> vars;
+                index.collect_vars(vars);
+                const bool direct = vars.size() == 1 && index == Index::var(vars[0], access.vars[at(vars[0])]);
+                scatter.direct.push_back(direct ? vars[0] : -1);
+                if (!direct) context.b.index_value(index);
+            }
+        });
+        const auto last = static_cast<loopir::VarId>(access.vars.size()) - 1;
+        const bool in_lanes = last >= 0 && !scatter.direct.empty() && scatter.direct.back() == last;
+        if (in_lanes && !scatter.searched[at(last)]) scatter.lanes = last;
+    }
+    static std::size_t at(loopir::VarId var) { return static_cast<std::size_t>(var); }
 
     // What the parts of a contraction depend on.
     static void probe_factors(const NodeView& node, OpAccess& access, const ReduceBody& body, const Indices& domain) {

@@ -2,6 +2,7 @@
 // Found by running the bodies once on a scratch builder.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "passes/program.h"
@@ -25,6 +26,13 @@ struct OpAccess {
     std::vector<Index> index_uses;  // indices used as numbers (coordinates, guards), not only for addressing
     double cost = 0;                // arithmetic for one element, looked-through views included; an addition is 1
     bool is_reduce = false;
+    // Of a scatter, whose own variables are the output's, then those of the updates: how an update finds its place.
+    struct Scatter {
+        std::vector<loopir::VarId> direct;  // by axis of the output: the variable that is the index there, or -1
+        std::vector<bool> searched;         // which of the own variables decide about the other axes
+        loopir::VarId lanes = -1;           // the last one, when it is the index on the last axis and decides nothing
+    };
+    std::optional<Scatter> scatter;
     // Of a contraction: for each factor, which of the operation's own variables it depends on.
     std::vector<std::vector<bool>> factor_vars;
     // Of a window: its positions over the own variables, and which of those its factor depends on beside them.

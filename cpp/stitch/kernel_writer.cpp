@@ -184,9 +184,10 @@ int KernelWriter::buffer(TensorRef ref, bool writing) {
     param.size = memory_size(program_, ref) * Dim(is_complex(type.dtype) ? 2 : 1);
     const bool read_back = writing && region_.members.contains(ref.op) && phases_.row.at(ref.op) &&
                            phases_.pass.at(ref.op) + 1 < phases_.passes;
-    param.role = replaced_here || read_back ? BufferParam::Role::inout
-                 : writing                  ? BufferParam::Role::output
-                                            : BufferParam::Role::input;
+    const bool read_and_written = writing && access(ref.op).scatter.has_value();
+    param.role = replaced_here || read_back || read_and_written ? BufferParam::Role::inout
+                 : writing                                      ? BufferParam::Role::output
+                                                                : BufferParam::Role::input;
     const int slot = add_buffer(param, {ref, -1});
     slots_[ref] = slot;
     return slot;

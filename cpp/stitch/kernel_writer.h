@@ -168,4 +168,8 @@ void lower_contraction(const Program& program, const Partition& partition, const
 void lower_attention(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                      const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
 
+// The kernel of a region that is a scatter with what is stitched to it (lower_scatter.cpp).
+void lower_scatter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                   const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
+
 }  // namespace topstitch::stitch

@@ -324,6 +324,8 @@ LoweredRegion lower(const Program& program, const Partition& partition, const Re
     LoweredRegion result;
     if (schedule.attention) {
         lower_attention(program, partition, region, schedule, in_place, name, result);
+    } else if (schedule.scatter) {
+        lower_scatter(program, partition, region, schedule, in_place, name, result);
     } else if (schedule.tiling) {
         lower_contraction(program, partition, region, schedule, in_place, name, result);
     } else if (schedule.chunks > 0) {

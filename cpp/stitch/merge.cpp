@@ -89,6 +89,8 @@ public:
                     concat("`", context_.graph.op(op).def->name, "` has kernels of its own, which nothing joins"));
             }
         }
+        if (context_.accesses[static_cast<std::size_t>(tensor_.op)].scatter)
+            return refuse("a scatter is done when the last update has been made");
         if (request_.dynamic) return refuse("its elements are picked by a computed index");
         if (request_.guarded && producer_.has_reduce)
             return refuse("it is read only where a condition holds, and holds a reduction");
@@ -111,6 +113,7 @@ public:
         for (const bool keep_consumer : {consumer_finer, !consumer_finer}) {
             // A consumer that skips or repeats elements cannot be laid over the producer's space.
             if (!keep_consumer && !bijective) continue;
+            if (!keep_consumer && scatters()) continue;  // its loops are over variables of its own
             Region& kept = keep_consumer ? consumer_ : producer_;
             const Region& rewritten = keep_consumer ? producer_ : consumer_;
             Binding binding(rewritten.vars.size());
@@ -127,6 +130,7 @@ public:
     }
 
 private:
+    bool scatters() const { return context_.accesses[static_cast<std::size_t>(reader_)].scatter.has_value(); }
     MergeResult refuse(std::string reason) const { return {false, {}, std::move(reason)}; }
 
     MergeResult combine(Region& kept, const Region& rewritten, Binding binding, bool bijective) {
@@ -186,8 +190,9 @@ private:
             if (std::string reason = check_reductions(merged); !reason.empty()) return reason;
         }
         if (consumer_repeats) return "it is larger than what reads it, which would be computed many times";
-        if (producer_repeats || !bijective) {
-            const bool repeats = producer_repeats || overlapping_;
+        if (producer_repeats || !bijective || scatters()) {
+            // The base and the updates of a scatter have loops of their own: neither is repeated for the other.
+            const bool repeats = (producer_repeats && !scatters()) || overlapping_;
             if (std::string reason = check_repetition(merged, repeats); !reason.empty()) return reason;
         }
         if (std::string reason = check_requests(merged); !reason.empty()) return reason;

@@ -273,6 +273,7 @@ void Planner::report_region(const Region& region, const Schedule& schedule, cons
     RegionReport report;
     report.name = name;
     report.schedule = schedule.attention ? str(*schedule.attention)
+                      : schedule.scatter ? str(*schedule.scatter)
                       : schedule.tiling  ? str(*schedule.tiling, region)
                                          : schedule.str();
     std::set<TensorRef> read;

@@ -437,6 +437,11 @@ Schedule choose_schedule(const Program& program, const Partition& partition, con
         schedule.attention = choose_attention_tiling(program, last, options, machine);
         return schedule;
     }
+    if (const OpAccess& access = partition.accesses[static_cast<std::size_t>(last)]; access.scatter) {
+        Schedule schedule;
+        schedule.scatter = choose_scatter_cut(program, access, last, options, machine);
+        return schedule;
+    }
     return Scheduler(program, partition, region, options, machine).run();
 }
 

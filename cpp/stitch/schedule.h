@@ -90,6 +90,14 @@ struct AttentionTiling {
     std::int64_t tile() const { return tile_panels * panel_columns(); }
 };
 
+// A scatter: its output is cut along an axis into parts, one for each iteration of the parallel loop. Each gives its
+// elements their base and then makes the updates that go there, in their order, so that the parts do not matter.
+struct ScatterCut {
+    int axis = 0;
+    std::int64_t parts = 1;
+    bool searched = false;  // which part an update belongs to is known when its index has been read
+};
+
 struct Schedule {
     std::vector<LoopSpec> outer;  // from the outside in
     std::vector<LoopSpec> rows;   // inside those, run once for each pass over the row
@@ -105,6 +113,7 @@ struct Schedule {
     std::optional<Tiling> tiling;
     // Of a region that has kernels of its own: replaces the loops above.
     std::optional<AttentionTiling> attention;
+    std::optional<ScatterCut> scatter;
 
     std::string str() const;  // "parallel i(64) > vector j(4096) x4"
 };
@@ -132,6 +141,10 @@ std::string str(const Tiling& tiling, const Region& region);
 AttentionTiling choose_attention_tiling(const Program& program, OpId op, const StitchOptions& options,
                                         const Machine& machine);
 std::string str(const AttentionTiling& tiling);
+
+ScatterCut choose_scatter_cut(const Program& program, const OpAccess& access, OpId op, const StitchOptions& options,
+                              const Machine& machine);
+std::string str(const ScatterCut& cut);
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
                          const StitchOptions& options, const Machine& machine);

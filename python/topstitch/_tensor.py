@@ -61,7 +61,7 @@ def _getitem(self: _core.Tensor, key: Any) -> _core.Tensor:
         if not (item is None or item is Ellipsis or isinstance(item, slice) or hasattr(item, "__index__")):
             raise TypeError(
                 f"[slice] a tensor is indexed by integers, slices, ... and None, not {type(item).__name__}; "
-                "to pick elements by a tensor of indices use ts.gather_along_axis"
+                "to pick elements by a tensor of indices use ts.gather or ts.gather_along_axis"
             )
     rank = len(self.shape)
     used = sum(item is not None and item is not Ellipsis for item in items)

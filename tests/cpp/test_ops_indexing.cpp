@@ -1,4 +1,4 @@
-// Tests of coordinates, one_hot, gather_along_axis, band_part, tril and triu.
+// Tests of coordinates, one_hot, gather and scatter, band_part, tril and triu.
 // Values by hand; gradients against central differences in float64.
 #include "test_ops_support.h"
 
@@ -92,6 +92,44 @@ TEST_CASE("the gradient of gather adds up") {
     check_gradient("gather_along_axis", {array(f64, {1, 2}, {1, 2}), array(i32, {3, 2}, {0, 1, 1, 1, 0, 0})});
     check_gradient("gather_along_axis_gradient",
                    {x, array(i32, {2, 3}, {0, 1, 1, 3, -1, 0}), array(f32, {2, 4}, Doubles(8, 0.0))});
+}
+
+TEST_CASE("gather and gather_nd") {
+    const NDArray x = array(f64, {2, 3}, {0, 1, 2, 10, 11, 12});
+    check_same(run("gather", {x, array(i32, {2, 2}, {1, 0, -1, 5})}), {10, 11, 12, 0, 1, 2, 10, 11, 12, 0, 0, 0});
+    check_same(run("gather", {x, array(i64, {}, {2})}, axis(1)), {2, 12});
+    const NamedAttributes batched{{"axis", std::int64_t{1}}, {"batch_dims", std::int64_t{1}}};
+    check_same(run("gather", {x, array(i32, {2, 2}, {2, 0, 1, -1})}, batched), {2, 0, 11, 12});
+    check_same(run("gather_nd", {x, array(i32, {3, 2}, {1, 2, 0, -1, 0, 3})}), {12, 2, 0});
+    check_same(run("gather_nd", {x, array(i32, {1, 1}, {-1})}), {10, 11, 12});
+
+    const auto gathered = [](const Shape& shape, const Shape& indices) {
+        return infer("gather", {{f32, shape}, {i32, indices}}, axis(1)).shape.str();
+    };
+    CHECK(gathered({batch, 3, 4}, {unknown, 5}) == "(batch, ?, 5, 4)");
+    CHECK(gathered(Shape::unranked(), {5}) == "(?...)");
+    CHECK(infer("gather_nd", {{f32, {batch, 3, 4}}, {i32, {unknown, 2}}}, {}).shape.str() == "(?, 4)");
+    CHECK(contains(message_of([] { infer("gather_nd", {{f32, {2, 3}}, {i32, {4, unknown}}}, {}); }), "must be known"));
+}
+
+TEST_CASE("scatter, scatter_nd and scatter_along_axis") {
+    const auto mode = [](const char* name) { return NamedAttributes{{"mode", std::string(name)}}; };
+    const NDArray data = vector_of(f64, {1, 2, 3});
+    const NDArray where = vector_of(i32, {0, -1, 0, 3});
+    const NDArray updates = vector_of(f64, {10, 20, 40, 80});
+    check_same(run("scatter", {data, where, updates}), {40, 2, 20});
+    check_same(run("scatter", {data, where, updates}, mode("add")), {51, 2, 23});
+    check_same(run("scatter", {data, where, updates}, mode("divide")), {1.0 / 400, 2, 3.0 / 20});
+    check_same(run("scatter", {data, where, vector_of(f64, {5})}, mode("max")), {5, 2, 5});  // which broadcasts
+    check_same(
+        run("scatter_nd", {array(f64, {2, 2}, {1, 2, 3, 4}), array(i64, {2, 2}, {1, 0, 1, 0}), vector_of(f64, {5, 6})},
+            mode("multiply")),
+        {1, 2, 90, 4});
+    check_same(run("scatter_along_axis",
+                   {array(i32, {2, 2}, {1, 2, 3, 4}), array(i32, {2, 1}, {1, -2}), array(i32, {2, 1}, {7, 8})}),
+               {1, 7, 8, 4});
+    CHECK(infer("scatter", {{f32, {batch, 4}}, {i32, {unknown}}, {f32, {unknown, 4}}}, {}).shape.str() == "(batch, 4)");
+    CHECK(contains(message_of([] { infer("scatter", {{f32, {5, 4}}, {i32, {3}}, {f32, {3, 5}}}, {}); }), "(3, 4)"));
 }
 
 TEST_CASE("parts of matrices") {

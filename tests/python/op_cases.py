@@ -162,12 +162,6 @@ def _slice_update(data: np.ndarray, update: np.ndarray) -> np.ndarray:
     return result
 
 
-def _gather(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    wrapped = np.where(indices < 0, indices + x.shape[-1], indices)
-    inside = (wrapped >= 0) & (wrapped < x.shape[-1])
-    return np.where(inside, np.take_along_axis(x, np.clip(wrapped, 0, x.shape[-1] - 1), -1), 0)
-
-
 def _hard_sigmoid(x: np.ndarray) -> np.ndarray:
     return np.clip(x / 6 + 0.5, 0, 1)
 
@@ -392,10 +386,6 @@ CASES: dict[str, list[Case]] = {
     "coordinates": [Case(lambda x: np.broadcast_to(np.arange(3)[:, None], (4, 3, 5)), (SHAPE,), attrs={"axis": 1}, grad=False)],
     "one_hot": [Case(lambda i: np.eye(6)[np.clip(i, 0, 5)], ((3, 4),), attrs={"depth": 6}, dtypes=("int32", "int64", "uint8"),
                      integer_domains={0: (0, 5)}, grad=False)],
-    "gather_along_axis": [Case(_gather, ((3, 6), (3, 4)), input_dtypes=(None, "int32"), integer_domains={1: (-6, 7)},
-                               dtypes=("float32", "float64", "int32", "float16"), grad_inputs=(0,)),
-                          Case(_gather, ((3, 6), (3, 4)), input_dtypes=(None, "int64"), integer_domains={1: (0, 5)},
-                               dtypes=("float32",))],
     "band_part": [Case(lambda x: np.triu(np.tril(x, 2), -1), ((5, 6),), attrs={"num_lower": 1, "num_upper": 2})],
     "tril": [Case(lambda x: np.tril(x, 1), ((2, 4, 5),), attrs={"k": 1}, dtypes=NUMBERS)],
     "triu": [Case(lambda x: np.triu(x, -1), ((2, 4, 5),), attrs={"k": -1}, dtypes=NUMBERS)],
@@ -418,7 +408,8 @@ CASES: dict[str, list[Case]] = {
 
 # Rows that build on this file.
 import conv_cases  # noqa: E402
+import gather_cases  # noqa: E402
 import recurrent_cases  # noqa: E402
 import training_cases  # noqa: E402
 
-CASES |= conv_cases.ROWS | recurrent_cases.ROWS | training_cases.ROWS
+CASES |= conv_cases.ROWS | gather_cases.ROWS | recurrent_cases.ROWS | training_cases.ROWS
