@@ -60,7 +60,7 @@ class Network:
 
     def sequence(self, codes: ts.Tensor, states: States) -> tuple[ts.Tensor, States]:
         """Logits for codes [steps, batch] from the states before them, and the states after them."""
-        x, after = self._embed(codes), []
+        x, after = ts.gather(self._parameters["embedding"], codes), []
         for layer, (state, cell) in enumerate(states):
             recurrent, weights, bias = self._layer(layer)
             x, cells, _ = ts.lstm(x, recurrent, weights, bias, initial_state=state, initial_cell=cell)
@@ -69,17 +69,12 @@ class Network:
 
     def step(self, codes: ts.Tensor, states: States) -> tuple[ts.Tensor, States]:
         """The same for one step: codes [batch]."""
-        x, after = self._embed(codes), []
+        x, after = ts.gather(self._parameters["embedding"], codes), []
         for layer, (state, cell) in enumerate(states):
             recurrent, weights, bias = self._layer(layer)
             x, cell, _ = ts.lstm_step(x, state, cell, recurrent, weights, bias)
             after.append((x, cell))
         return x @ self._parameters["output"], after
-
-    def _embed(self, codes: ts.Tensor) -> ts.Tensor:
-        """The row of the table that stands for each character."""
-        table = self._parameters["embedding"]
-        return ts.one_hot(codes, table.shape[0]) @ table
 
     def _layer(self, layer: int) -> tuple[ts.Tensor, ts.Tensor, ts.Tensor]:
         recurrent, weights, bias = (self._parameters[f"lstm{layer}.{part}"] for part in ("recurrent", "input", "bias"))
@@ -192,7 +187,7 @@ SETTINGS = (
     Setting("batch", at_least(1), 32, "windows in a step"),
     Setting("window", at_least(1), 64, "characters in a window, through which gradients go back"),
     Setting("hidden", at_least(1), 256, "features of each layer's state"),
-    Setting("learning_rate", number(0, open_start=True), 2e-3, "of all parameters"),
+    Setting("learning_rate", number(0, open_start=True), 4e-3, "of all parameters"),
     Setting("seed", at_least(0), 0, "decides initial weights"),
 )
 
