@@ -191,12 +191,6 @@ Operation apply_operation(const std::shared_ptr<GraphData>& given, const OpDef& 
     node.outputs = infer_types(def, types, node.attributes, &node.location);
     const bool lacks_state = def.draws && inputs.size() + 1 == def.args.size();
     if (lacks_state && def.draws(OpView(def, types, node.outputs, node.attributes))) {
-        if (graph->outer != nullptr) {
-            fail(def,
-                 "in the body of a loop or branch it needs a state, which would be the same in each iteration "
-                 "otherwise; "
-                 "carry one round: make it with random_state, and pass it on to the next iteration as drawn from");
-        }
         add_input(next_random_stream(graph));
     }
     if (def.name == random_stream_op) note_random_stream(*graph, node);

@@ -55,6 +55,17 @@ Tensor FunctionBuilder::parameter(const TensorType& type, const std::string& nam
     return made;
 }
 
+void FunctionBuilder::set_repeats(const Tensor& index) {
+    graph_->repeats = true;
+    if (index) graph_->iteration = index.ref();
+}
+
+Tensor FunctionBuilder::add_iteration() {
+    const Tensor index = iteration_of(graph_);
+    parameters_.push_back(index.ref());
+    return index;
+}
+
 std::vector<Tensor> FunctionBuilder::captured() const {
     std::vector<Tensor> tensors;
     for (const GraphData::Capture& capture : graph_->captures) tensors.emplace_back(outer_, capture.outer);
@@ -99,6 +110,14 @@ ScopedBody::~ScopedBody() {
 
 const std::shared_ptr<GraphData>& current_body(const std::shared_ptr<GraphData>& graph) {
     return open_body != nullptr && encloses(*graph, *open_body) ? open_body : graph;
+}
+
+Tensor iteration_of(const std::shared_ptr<GraphData>& body) {
+    internal_check(body->repeats, "a graph that is not repeated has no iterations");
+    if (body->iteration.op < 0) {
+        body->iteration = add_placeholder(body, {DType::int64, Shape(std::vector<Dim>{})}, "iteration").ref();
+    }
+    return Tensor(body, body->iteration);
 }
 
 bool encloses(const GraphData& graph, const GraphData& inner) {

@@ -33,6 +33,12 @@ public:
 
     const std::shared_ptr<GraphData>& graph() const { return graph_; }
     Tensor parameter(const TensorType& type, const std::string& name = "");
+    // The function is the body of a loop. `index`: the parameter that counts the iterations; without one, something in
+    // the body may ask for it (iteration_of).
+    void set_repeats(const Tensor& index = Tensor());
+    // Whether something asked for it; it is a parameter, then, from the call of add_iteration on.
+    bool counts() const { return graph_->iteration.op >= 0; }
+    Tensor add_iteration();
     // What was captured so far: tensors of the graph around, in the order of their first use.
     std::vector<Tensor> captured() const;
     // The function with the parameters made so far, and after these one for each of `captures`, which hold at least
@@ -64,6 +70,9 @@ bool encloses(const GraphData& graph, const GraphData& inner);
 // `tensor` as a tensor of `graph`: itself, or the placeholder that stands for a tensor of a graph around `graph`. Any
 // other tensor is returned as it is.
 Tensor captured(const std::shared_ptr<GraphData>& graph, const Tensor& tensor);
+
+// The number of the iteration that the body of a loop is in, an integer scalar.
+Tensor iteration_of(const std::shared_ptr<GraphData>& body);
 
 // The types of the results when the parameters have these types. Throws as infer_types() does.
 std::vector<TensorType> function_types(const Function& function, std::span<const TensorType> parameters);

@@ -54,6 +54,9 @@ struct GraphData {
     std::shared_ptr<GraphData> outer;
     std::vector<Capture> captures;
     bool sealed = false;  // the body is complete: nothing can be added
+    // Of the body of a loop: the placeholder of the number of the iteration; made when it is asked for (iteration_of).
+    bool repeats = false;
+    TensorRef iteration;
     RandomSource random;
     mutable std::mutex random_mutex;  // guards `random`; taken before `mutex`
     // Executables compiled for this graph; owned by the runtime layer.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/apply.h"
+#include "graph/function.h"
 
 namespace topstitch {
 
@@ -31,6 +32,12 @@ NDArray random_variable_value(std::uint64_t seed) {
 }
 
 Tensor next_random_stream(const std::shared_ptr<GraphData>& graph) {
+    const ScopedBody here(graph);  // even while a body inside it is being described
+    if (graph->outer != nullptr) {
+        const Tensor state = captured(graph, next_random_stream(graph->outer));
+        if (!graph->repeats) return state;  // a branch
+        return apply(graph, known_op(random_iteration_op), {state, iteration_of(graph)}).front();
+    }
     Tensor variable;
     std::int64_t stream = 0;
     {

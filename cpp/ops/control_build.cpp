@@ -52,6 +52,15 @@ void add_missing(std::vector<Tensor>& all, const std::vector<Tensor>& more) {
     }
 }
 
+// The number of the iteration becomes a further parameter of the body; gives what it is carried on as.
+Tensor next_iteration(FunctionBuilder& builder) {
+    const Tensor index = builder.add_iteration();
+    const ScopedBody scope(builder.graph());
+    const Tensor one =
+        apply(builder.graph(), *find_op("constant"), {}, {{"value", NDArray::scalar(1, DType::int64)}}).front();
+    return apply(builder.graph(), *find_op("add"), {index, one}).front();
+}
+
 }  // namespace
 
 std::vector<Tensor> if_else(const Tensor& predicate, const std::function<std::vector<Tensor>()>& then,
@@ -87,26 +96,36 @@ std::vector<Tensor> while_loop(const std::vector<Tensor>& initial,
         throw UserError("[while_loop] nothing is carried, so that the condition could never change; carry a tensor");
     const std::shared_ptr<GraphData> graph = graph_around(initial.front().graph_data(), initial);
     FunctionBuilder first(graph);
+    first.set_repeats();
     std::vector<Tensor> decided;
     {
         const ScopedBody scope(first.graph());
         decided = returned("while_loop", first, {condition(parameters_for(first, initial))});
     }
     FunctionBuilder second(graph);
+    second.set_repeats();
     std::vector<Tensor> results;
     {
         const ScopedBody scope(second.graph());
         results = returned("while_loop", second, body(parameters_for(second, initial)));
     }
+    std::vector<Tensor> inputs = initial;
+    if (first.counts() || second.counts()) {
+        first.add_iteration();
+        results.push_back(next_iteration(second));
+        inputs.push_back(apply(graph, *find_op("constant"), {}, {{"value", NDArray::scalar(0, DType::int64)}}).front());
+    }
+    const auto carried = static_cast<std::int64_t>(inputs.size());
     std::vector<Tensor> captures = first.captured();
     add_missing(captures, second.captured());
-    std::vector<Tensor> inputs = initial;
     inputs.insert(inputs.end(), captures.begin(), captures.end());
-    return apply(graph, *find_op("while_loop"), inputs,
-                 {{"condition", first.finish(decided, captures)},
-                  {"body", second.finish(results, captures)},
-                  {"carried", static_cast<std::int64_t>(initial.size())}},
-                 name);
+    std::vector<Tensor> outputs = apply(graph, *find_op("while_loop"), inputs,
+                                        {{"condition", first.finish(decided, captures)},
+                                         {"body", second.finish(results, captures)},
+                                         {"carried", carried}},
+                                        name);
+    outputs.resize(initial.size());
+    return outputs;
 }
 
 ScanResult scan(const Graph& given, const std::vector<Tensor>& initial, const std::vector<Tensor>& sequences,
@@ -121,6 +140,7 @@ ScanResult scan(const Graph& given, const std::vector<Tensor>& initial, const st
     {
         const ScopedBody scope(builder.graph());
         const Tensor index = builder.parameter({DType::int32, Shape(std::vector<Dim>{})}, "index");
+        builder.set_repeats(index);
         const std::vector<Tensor> carried = parameters_for(builder, initial);
         std::vector<Tensor> parts;
         for (const Tensor& sequence : sequences) {

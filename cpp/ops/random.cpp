@@ -92,6 +92,32 @@ OpDef random_stream() {
     return def;
 }
 
+OpDef random_iteration() {
+    OpDef def;
+    def.name = std::string(random_iteration_op);
+    def.doc =
+        "The random state of an operation in the body of a loop that was given none: that of the run, with another key "
+        "for each iteration, 64 bits of Philox for the iteration and the state. Loops in each other do so in turn.";
+    def.internal = true;
+    def.args = {{"state", "the state for the whole loop"}, {"iteration", "its number, an integer scalar"}};
+    def.results = {"state"};
+    def.infer = [](const OpView& v) {
+        require_state(v, 0);
+        require_integer(v, 1);
+        require_scalar(v, 1);
+        return std::vector{state_type()};
+    };
+    def.body = ElementBody{[](ElementContext& c, const Indices& at) {
+        Builder& b = c.b;
+        const ValueId high = c.operand(0, {Index(1)}).re;
+        const ValueId iteration = b.cast(c.operand(1, {}).re, DType::uint64);
+        const auto words = philox(b, iteration, high, c.operand(0, {Index(2)}).re);
+        const ValueId key = b.op(ScalarOp::bit_or, words[0], b.op(ScalarOp::shl, words[1], number(b, 32)));
+        return pick(c, at[0], {c.operand(0, {Index(0)}).re, high, key});
+    }};
+    return def;
+}
+
 // --- Draws.
 
 void check_shape(const OpView& view) {
@@ -263,7 +289,7 @@ std::vector<OpDef> draw_ops(const Distribution& distribution) {
 }
 
 std::vector<OpDef> random_ops() {
-    std::vector<OpDef> defs = {random_state_op(), random_stream(), advance_op()};
+    std::vector<OpDef> defs = {random_state_op(), random_stream(), random_iteration(), advance_op()};
     for (OpDef& def : distribution_ops()) defs.push_back(std::move(def));
     for (OpDef& def : defs) {
         def.family = "random";

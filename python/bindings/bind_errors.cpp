@@ -32,7 +32,7 @@ PyObject* add_class(py::module_& m, const char* name, const char* doc, const py:
     const std::string full_name = std::string("topstitch.") + name;
     PyObject* cls = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, bases.ptr(), nullptr);
     if (cls == nullptr) throw py::error_already_set();
-    m.add_object(name, cls);
+    m.attr(name) = py::handle(cls);  // not add_object(), which asks __getattr__ first
     return cls;
 }
 
@@ -58,6 +58,18 @@ void raise_file_error(const IoError& error) {
     PyErr_SetObject(cls, exception.ptr());
 }
 
+// Made when it is first needed: concurrent.futures, whose class it extends, takes a tenth of the import of this
+// package.
+PyObject* cancelled_class() {
+    if (classes.cancelled == nullptr) {
+        const py::object base = py::module_::import("concurrent.futures").attr("CancelledError");
+        py::module_ m = py::module_::import("topstitch._core");
+        classes.cancelled = add_class(m, "CancelledError", "The run was cancelled before it had changed anything.",
+                                      py::make_tuple(py::handle(classes.base), base));
+    }
+    return classes.cancelled;
+}
+
 void translate(std::exception_ptr pointer) {
     try {
         if (pointer) std::rethrow_exception(pointer);
@@ -65,7 +77,7 @@ void translate(std::exception_ptr pointer) {
         raise(classes.user, error);
     } catch (const UnsupportedError& error) { raise(classes.unsupported, error); } catch (const MemoryError& error) {
         raise(classes.memory, error);
-    } catch (const Cancelled& error) { raise(classes.cancelled, error); } catch (const IoError& error) {
+    } catch (const Cancelled& error) { raise(cancelled_class(), error); } catch (const IoError& error) {
         raise_file_error(error);
     } catch (const InternalError& error) { raise(classes.internal, error); } catch (const Error& error) {
         raise(classes.base, error);
@@ -101,9 +113,10 @@ void bind_errors(py::module_& m) {
                                    py::make_tuple(file, py::handle(PyExc_PermissionError)));
     classes.internal = add_class(m, "InternalError", "A defect of topstitch itself; please report it.",
                                  py::make_tuple(ours, py::handle(PyExc_RuntimeError)));
-    const py::object cancelled = py::module_::import("concurrent.futures").attr("CancelledError");
-    classes.cancelled = add_class(m, "CancelledError", "The run was cancelled before it had changed anything.",
-                                  py::make_tuple(ours, cancelled));
+    m.def("__getattr__", [](const std::string& name) -> py::object {
+        if (name == "CancelledError") return py::reinterpret_borrow<py::object>(cancelled_class());
+        throw py::attribute_error("module 'topstitch._core' has no attribute '" + name + "'");
+    });
     py::register_local_exception_translator(translate);
 }
 

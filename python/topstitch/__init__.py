@@ -3,6 +3,8 @@
 The work is done by the C++ library; this package is its face.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import _core as _core
 from . import _jobs as _jobs
 from . import _ops as _ops
@@ -11,7 +13,6 @@ from . import layers as layers
 from ._buffers import from_buffer
 from ._control import for_loop, if_else, scan, while_loop
 from ._core import (
-    CancelledError,
     CommandBuffer,
     Device,
     DType,
@@ -58,9 +59,12 @@ from ._core import (
     uint32,
     uint64,
 )
-from ._ops import *  # noqa: F403
 from ._ops import __all__ as _op_names
 from .image_batch import ImageBatch
+
+if TYPE_CHECKING:
+    from ._core import CancelledError
+    from ._ops import *  # noqa: F403
 
 __all__ = [
     "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
@@ -75,3 +79,19 @@ __all__ = [
     "num_threads", "set_num_threads", "__version__",
 ]  # fmt: skip
 __all__ += _op_names
+
+
+def __getattr__(name: str) -> Any:
+    """What is made when it is first asked for, since it would slow the import down: the functions of operations."""
+    if name in _op_names:
+        value = getattr(_ops, name)
+    elif name == "CancelledError":
+        value = _core.CancelledError
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,10 +1,11 @@
-"""The functions of all operations, made from the registry of the C++ core.
+"""The functions of all operations, made from the registry of the C++ core when they are first asked for.
 
 Each takes tensors (arrays and numbers become constants), attributes by keyword or position, and a name.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable
@@ -145,6 +146,17 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
     return function
 
 
-_PUBLIC = [op for op in _core.ops() if not op["internal"] and op["body"] != "builtin"]
-__all__ = [op["name"] for op in _PUBLIC]
-globals().update({op["name"]: _make(op) for op in _PUBLIC})
+_PUBLIC = {op["name"]: op for op in _core.ops() if not op["internal"] and op["body"] != "builtin"}
+__all__ = list(_PUBLIC)
+
+
+@functools.cache
+def _function(name: str) -> Callable[..., Any]:
+    return _make(_PUBLIC[name])
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    # Never stored as globals of this module, where they would hide the builtins `all`, `sum`, `max`, ...
+    if name in _PUBLIC:
+        return _function(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

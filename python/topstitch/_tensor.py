@@ -41,12 +41,21 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "name", None) == "bool"
 
 
+class _Method:
+    """A function of an operation as a method; it is made when somebody asks for it."""
+
+    def __init__(self, op: str) -> None:
+        self._op = op
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return getattr(_ops, self._op).__get__(instance, owner)
+
+
 def _operator(op: str, swapped: bool) -> Any:
-    function = getattr(_ops, op)
-    logical = getattr(_ops, _LOGICAL[op]) if op in _LOGICAL else None
+    logical = _LOGICAL.get(op)
 
     def method(self: _core.Tensor, other: Any) -> Any:
-        chosen = logical if logical is not None and _is_bool(self) else function
+        chosen = getattr(_ops, logical if logical is not None and _is_bool(self) else op)
         return chosen(other, self) if swapped else chosen(self, other)
 
     return method
@@ -133,13 +142,13 @@ def _attach() -> None:
     for symbol, op in _COMPARISON.items():
         setattr(tensor, f"__{symbol}__", _operator(op, swapped=False))
     for name in _METHODS:
-        setattr(tensor, name, getattr(_ops, name))
-    tensor.__neg__ = _ops.negative
-    tensor.__pos__ = _ops.identity
-    tensor.__abs__ = _ops.absolute
+        setattr(tensor, name, _Method(name))
+    tensor.__neg__ = _Method("negative")
+    tensor.__pos__ = _Method("identity")
+    tensor.__abs__ = _Method("absolute")
     tensor.__invert__ = lambda self: (_ops.logical_not if _is_bool(self) else _ops.bitwise_not)(self)
-    tensor.astype = _ops.cast
-    tensor.T = property(_ops.transpose)
+    tensor.astype = _Method("cast")
+    tensor.T = property(lambda self: _ops.transpose(self))
     tensor.__getitem__ = _getitem
     # NumPy arrays on the left must leave the operation to us.
     tensor.__array_ufunc__ = None
