@@ -90,7 +90,14 @@ def state_variables(graph: ts.Graph, batch: int, hidden: int) -> States:
     return [(variable(layer, "state"), variable(layer, "cell")) for layer in range(LAYERS)]
 
 
+def clear(graph: ts.Graph, states: States) -> None:
+    """Go back to the states before a text."""
+    for variable in (variable for pair in states for variable in pair):
+        graph.set_variable_value(variable, np.zeros(variable.shape, np.float32))
+
+
 def assignments(variables: States, values: States) -> list[ts.Operation]:
+    """Make the values those of the variables, when a run is done."""
     pairs = zip(variables, values, strict=True)
     return [variable.assign(value) for pair in pairs for variable, value in zip(*pair, strict=True)]
 
@@ -118,11 +125,6 @@ class CharacterModel:
     def train_step(self, window: Array) -> float:
         """One step of training; returns the loss before it, in nats per character."""
         return float(self.graph.run({self.window: window}, self.loss, self.updates))
-
-    def forget(self) -> None:
-        """Go back to the states before a text."""
-        for variable in (variable for pair in self.states for variable in pair):
-            self.graph.set_variable_value(variable, np.zeros(variable.shape, np.float32))
 
     def trained(self) -> dict[str, Array]:
         """The parameters, by name."""
@@ -164,8 +166,9 @@ class Writer:
         self.updates = assignments(self.states, after["states"])
         self.updates += [self.character.assign(after["character"]), self.random.assign(after["random"])]
 
-    def read(self, codes: Array) -> None:
-        """Go through a text (at least a character) from where it is; what is written next goes on from its end."""
+    def begin(self, codes: Array) -> None:
+        """Read a text, of at least a character; what is written next goes on from its end."""
+        clear(self.graph, self.states)
         self.graph.set_variable_value(self.character, codes[:1])
         self._run(codes[1:], 0)
 
@@ -179,6 +182,7 @@ class Writer:
             yield self.write(min(block, length - start), temperature)
 
     def _run(self, given: Array, temperature: float) -> Array:
+        """The characters from the next one on: those given, and those chosen where -1 is given."""
         feeds = {self.given: given, self.temperature: np.float32(temperature)}
         return np.asarray(self.graph.run(feeds, self.written, self.updates))
 
@@ -215,7 +219,7 @@ def train(options: argparse.Namespace) -> None:
         steps = text.steps(batch, window)
         with Progress(options.epochs * steps, "step", done=run.epochs * steps) as progress:
             for _ in range(run.epochs, options.epochs):
-                model.forget()
+                clear(model.graph, model.states)
                 for codes in text.windows(batch, window):
                     start = time.perf_counter()
                     run.record(loss=model.train_step(codes))
@@ -240,7 +244,7 @@ def show(writer: Writer, text: Text, prompt: Array, length: int, temperature: fl
         shown = text.decode(codes).encode(encoding, "replace").decode(encoding)  # whatever the terminal can show
         print(shown, end="", flush=True)
 
-    writer.read(prompt)
+    writer.begin(prompt)
     put(prompt)
     for codes in writer.write_in_blocks(length, temperature):
         put(codes)

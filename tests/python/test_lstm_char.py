@@ -165,7 +165,9 @@ def test_temperature_0_writes_the_most_likely_characters(seed: int) -> None:
         expected.append(code)
     assert len(set(expected)) > 2
     writer = Writer(values, seed=9)
-    writer.read(prompt)
+    writer.begin(prompt)
+    np.testing.assert_array_equal(writer.write(200, temperature=0), expected)
+    writer.begin(prompt)  # forgets what was before
     np.testing.assert_array_equal(writer.write(200, temperature=0), expected)
 
 
@@ -220,7 +222,7 @@ def test_it_does_not_matter_in_how_many_runs_a_text_is_written() -> None:
 
     def written(write: Callable[[Writer], Any]) -> np.ndarray:
         writer = Writer(values, seed=7)
-        writer.read(np.array([2, 5, 8], np.int32))
+        writer.begin(np.array([2, 5, 8], np.int32))
         return np.concatenate([np.atleast_1d(part) for part in write(writer)])
 
     whole = written(lambda writer: [writer.write(100, 0.9)])
@@ -286,7 +288,7 @@ def test_loss_falls_and_temperature_shows() -> None:
 
     def text_at(temperature: float) -> str:
         writer = Writer(model.trained(), seed=0)
-        writer.read(text.encode("The "))
+        writer.begin(text.encode("The "))
         return text.decode(writer.write(2000, temperature))
 
     texts = [text_at(temperature) for temperature in (0, 0.5, 1, 2)]
