@@ -29,41 +29,36 @@ class BatchNorm:
 
     def __init__(self, graph: ts.Graph, channels: int, name: str) -> None:
         def variable(value: float, suffix: str) -> ts.Tensor:
-            return graph.variable(np.full((channels, 1, 1), value, np.float32), name=f"{name}.{suffix}")
+            return graph.variable(np.full(channels, value, np.float32), name=f"{name}.{suffix}")
 
         self.gain, self.bias = variable(1, "gain"), variable(0, "bias")
-        self.running_mean, self.running_variance = variable(0, "mean"), variable(1, "variance")
+        self.mean, self.variance = variable(0, "mean"), variable(1, "variance")
 
     def train(self, x: ts.Tensor) -> tuple[ts.Tensor, list[ts.Operation]]:
         """The result, and the assignments that keep the running means."""
-        mean = ts.mean(x, axis=(0, 2, 3), keepdims=True)
-        variance = ts.mean(ts.square(x - mean), axis=(0, 2, 3), keepdims=True)
-        running = []
-        for variable, value in ((self.running_mean, mean), (self.running_variance, variance)):
-            running.append(variable.assign(0.9 * variable + 0.1 * ts.squeeze(value, axis=0)))
-        return self._normalize(x, mean, variance), running
+        result, mean, variance = ts.batch_norm(x, self.gain, self.bias)
+        new_mean, new_variance = ts.batch_norm_update(self.mean, self.variance, mean, variance, x)
+        return result, [self.mean.assign(new_mean), self.variance.assign(new_variance)]
 
     def infer(self, x: ts.Tensor) -> ts.Tensor:
-        return self._normalize(x, self.running_mean, self.running_variance)
-
-    def _normalize(self, x: ts.Tensor, mean: ts.Tensor, variance: ts.Tensor) -> ts.Tensor:
-        return (x - mean) * (self.gain * ts.rsqrt(variance + 1e-5)) + self.bias
+        return ts.batch_norm_inference(x, self.mean, self.variance, self.gain, self.bias)
 
 
 class Gan:
     """Generator and discriminator of 28 x 28 images with pixels from -1 to 1, and the training of both, in one graph.
 
     The discriminator's loss is lowered through its own parameters alone; the generator's leads through the
-    discriminator, which it leaves as it is. Both gradients are taken at the same parameters.
+    discriminator, which it leaves as it is. Both gradients are taken at the same parameters. Each run draws noise and
+    dropout anew, from the graph's random state.
     """
 
     def __init__(self, updates: Updates, *, dropout: float, seed: int) -> None:
-        graph = self.graph = ts.Graph()
+        graph = self.graph = ts.Graph(seed=seed)
         self._random = np.random.default_rng(seed)
         self._dropout = dropout
-        self.images = graph.placeholder((-1, 1, 28, 28), name="images")
-        self.noise = graph.placeholder((-1, NOISE), name="noise")
-        self.masks: list[ts.Tensor] = []  # one for each dropout: uniform numbers that decide what is dropped
+        self.images = graph.placeholder(("batch", 1, 28, 28), name="images")
+        self.noise, _ = ts.random_normal(("batch", NOISE), graph=graph)  # for training: as much as there are images
+        self.dropped: list[ts.Tensor] = []  # what each dropout leaves, of the real images and then of the fakes
 
         self._dense = self._weights("generator.dense", (NOISE, 128 * 7 * 7))
         self._expand1 = self._weights("generator.expand1", (128, 64, 5, 5))
@@ -82,7 +77,7 @@ class Gan:
         self.discriminator = [parameter for pair in self._convolutions for parameter in pair]
         self.discriminator += [self._verdict, self._verdict_bias]
 
-        fakes, running = self._generate(training=True)
+        fakes, running = self._generate(self.noise, training=True)
         real, fake = self._judge(self.images), self._judge(fakes)
         self.fakes, self.verdicts = fakes, (real, fake)
         self.discriminator_loss = self._cross_entropy(real, 1) + self._cross_entropy(fake, 0)
@@ -90,23 +85,17 @@ class Gan:
         self.updates = updates(graph, self.discriminator_loss, self.discriminator)
         self.updates += updates(graph, self.generator_loss, self.generator)
         self.updates += running
-        self.samples, _ = self._generate(training=False)
+        self.sample_noise = graph.placeholder((-1, NOISE), name="sample_noise")
+        self.samples, _ = self._generate(self.sample_noise, training=False)
 
-    def train_step(self, images: Array, random: np.random.Generator) -> tuple[float, float]:
+    def train_step(self, images: Array) -> tuple[float, float]:
         """One step of both networks, in one run; returns the losses before it, the discriminator's first."""
-        feeds = self.step_feeds(images, random)
-        losses = self.graph.run(feeds, [self.discriminator_loss, self.generator_loss], self.updates)
+        losses = self.graph.run({self.images: images}, [self.discriminator_loss, self.generator_loss], self.updates)
         return float(losses[0]), float(losses[1])
-
-    def step_feeds(self, images: Array, random: np.random.Generator) -> dict[ts.Tensor, Array]:
-        """What a step of training takes: the images, and all that is random in it."""
-        count = len(images)
-        feeds = {self.images: images, self.noise: random.standard_normal((count, NOISE), dtype=np.float32)}
-        return feeds | {mask: random.random((count, *mask.shape[1:]), dtype=np.float32) for mask in self.masks}
 
     def draw(self, noise: Array) -> Array:
         """An image [28, 28] for each row of noise."""
-        return np.asarray(self.graph.run({self.noise: noise}, self.samples))[:, 0]
+        return np.asarray(self.graph.run({self.sample_noise: noise}, self.samples))[:, 0]
 
     def _weights(self, name: str, shape: tuple[int, ...]) -> ts.Tensor:
         weights = self._random.standard_normal(shape, dtype=np.float32) * np.float32(0.02)  # A. Radford et al., 2015
@@ -115,7 +104,7 @@ class Gan:
     def _bias(self, name: str, channels: int) -> ts.Tensor:
         return self.graph.variable(np.zeros((channels, 1, 1), np.float32), name=f"{name}.bias")
 
-    def _generate(self, *, training: bool) -> tuple[ts.Tensor, list[ts.Operation]]:
+    def _generate(self, noise: ts.Tensor, *, training: bool) -> tuple[ts.Tensor, list[ts.Operation]]:
         """Images of noise, and in training the assignments that keep the norms' running means."""
         running: list[ts.Operation] = []
 
@@ -130,7 +119,7 @@ class Gan:
             """Twice the size along both axes."""
             return ts.conv_transpose2d(x, weights, stride=2, padding=2, output_padding=1)
 
-        x = ts.reshape(self.noise @ self._dense, (-1, 128, 7, 7))
+        x = ts.reshape(noise @ self._dense, (-1, 128, 7, 7))
         x = ts.relu(normalize(self._norms[0], x))
         x = ts.relu(normalize(self._norms[1], double(x, self._expand1)))
         return ts.tanh(double(x, self._expand2) + self._pixel_bias), running
@@ -140,16 +129,9 @@ class Gan:
         x = images
         for weights, bias in self._convolutions:
             x = ts.leaky_relu(ts.conv2d(x, weights, stride=2, padding=2) + bias, alpha=0.2)
-            x = self._drop(x)
+            x = ts.dropout(x, self._dropout)
+            self.dropped.append(x)
         return ts.reshape(x, (-1, 128 * 7 * 7)) @ self._verdict + self._verdict_bias
-
-    def _drop(self, x: ts.Tensor) -> ts.Tensor:
-        """Zeros in place of a share of the elements; the others grow, so that the mean stays."""
-        if self._dropout == 0:
-            return x
-        mask = self.graph.placeholder(x.shape, name=f"mask{len(self.masks)}")
-        self.masks.append(mask)
-        return ts.where(mask >= self._dropout, x * (1 / (1 - self._dropout)), 0.0)
 
     def _cross_entropy(self, logits: ts.Tensor, label: float) -> ts.Tensor:
         return ts.sigmoid_cross_entropy(logits, ts.full_like(logits, label), reduction="mean")
@@ -183,9 +165,9 @@ def train(options: argparse.Namespace) -> None:
         steps = -(-len(images) // batch)
         with Progress(options.epochs * steps, "step", done=run.epochs * steps) as progress:
             for epoch in range(run.epochs, options.epochs):
-                for pick, random in batches(len(images), batch, seed, epoch):
+                for pick, _ in batches(len(images), batch, seed, epoch):
                     start = time.perf_counter()
-                    discriminator, generator = model.train_step(images[pick], random)
+                    discriminator, generator = model.train_step(images[pick])
                     times.append(time.perf_counter() - start)
                     run.record(discriminator=discriminator, generator=generator)
                     progress.advance()

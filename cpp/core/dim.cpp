@@ -6,6 +6,8 @@
 
 #include "core/checked.h"
 #include "core/dim_expr.h"
+#include "core/dim_memo.h"
+#include "core/mixed_hash.h"
 #include "topstitch/error.h"
 
 namespace topstitch {
@@ -50,14 +52,15 @@ bool merge_quotient_and_remainder(DimTerms& terms) {
         for (std::size_t f = 0; f < terms[i].factors.size(); ++f) {
             const DimAtom& atom = *terms[i].factors[f];
             if (atom.kind != Kind::mod) continue;
-            const DimTerms partner = DimExpr::terms_of(replace_factor(terms[i], f, atom.b * floor_div(atom.a, atom.b)));
+            const DimTermsView partner =
+                DimExpr::terms_of(replace_factor(terms[i], f, atom.b * floor_div(atom.a, atom.b)));
             if (partner.size() != 1) continue;
             const auto found = std::find_if(terms.begin(), terms.end(), [&](const DimTerm& term) {
                 return term.coefficient == partner[0].coefficient &&
                        compare_factors(term.factors, partner[0].factors) == 0;
             });
             if (found == terms.end()) continue;
-            const DimTerms whole = DimExpr::terms_of(replace_factor(terms[i], f, atom.a));
+            const DimTermsView whole = DimExpr::terms_of(replace_factor(terms[i], f, atom.a));
             const auto j = found - terms.begin();
             terms.erase(terms.begin() + std::max<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(i), j));
             terms.erase(terms.begin() + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(i), j));
@@ -75,10 +78,25 @@ Dim sum_of(DimTerms terms) {
 }
 
 void append_scaled(DimTerms& terms, const Dim& dim, std::int64_t scale) {
-    for (DimTerm& term : DimExpr::terms_of(dim)) {
-        term.coefficient = must_fit(checked_mul(term.coefficient, scale));
-        terms.push_back(std::move(term));
+    for (const DimTerm& term : DimExpr::terms_of(dim))
+        terms.push_back({must_fit(checked_mul(term.coefficient, scale)), term.factors});
+}
+
+DimTerms products(const Dim& a, const Dim& b) {
+    DimTerms terms;
+    const DimTermsView right = DimExpr::terms_of(b);
+    for (const DimTerm& x : DimExpr::terms_of(a)) {
+        for (const DimTerm& y : right) {
+            DimTerm product;
+            product.coefficient = must_fit(checked_mul(x.coefficient, y.coefficient));
+            product.factors.reserve(x.factors.size() + y.factors.size());
+            std::merge(x.factors.begin(), x.factors.end(), y.factors.begin(), y.factors.end(),
+                       std::back_inserter(product.factors),
+                       [](const DimAtomPtr& p, const DimAtomPtr& q) { return compare_atoms(*p, *q) < 0; });
+            terms.push_back(std::move(product));
+        }
     }
+    return terms;
 }
 
 std::string parenthesized(const Dim& dim) {
@@ -121,21 +139,30 @@ Dim apply(Kind kind, const Dim& a, const Dim& b) {
 
 }  // namespace
 
-DimTerms DimExpr::terms_of(const Dim& dim) {
-    if (dim.expr_ != nullptr) return dim.expr_->terms;
-    if (dim.value_ == 0) return {};
-    return {DimTerm{dim.value_, {}}};
+DimTermsView::DimTermsView(const Dim& dim) : dim_(dim) {
+    if (const DimExpr* expr = DimExpr::of(dim_)) {
+        terms_ = expr->terms;
+    } else if (dim_.value() != 0) {
+        number_.coefficient = dim_.value();
+        terms_ = {&number_, 1};
+    }
 }
 
 Dim DimExpr::from_terms(DimTerms terms) {
     if (terms.empty()) return Dim(0);
     if (terms.size() == 1 && terms[0].factors.empty()) return Dim(terms[0].coefficient);
     auto expr = std::make_shared<DimExpr>();
+    for (const DimTerm& term : terms) {
+        expr->hash = mixed_hash(expr->hash, static_cast<std::size_t>(term.coefficient));
+        for (const DimAtomPtr& factor : term.factors) expr->hash = mixed_hash(expr->hash, factor->hash);
+    }
     expr->terms = std::move(terms);
     return Dim(std::shared_ptr<const DimExpr>(std::move(expr)));
 }
 
 Dim DimExpr::from_atom(DimAtom atom) {
+    const std::size_t seed = mixed_hash(static_cast<std::size_t>(atom.kind), std::hash<std::string>{}(atom.name));
+    atom.hash = mixed_hash(mixed_hash(seed, hash_of(atom.a)), hash_of(atom.b));
     return from_term(1, {std::make_shared<const DimAtom>(std::move(atom))});
 }
 
@@ -153,6 +180,10 @@ Dim DimExpr::make_unknown() {
         return expr;
     }();
     return Dim(unknown);
+}
+
+std::size_t DimExpr::hash_of(const Dim& dim) {
+    return dim.is_known() ? std::hash<std::int64_t>{}(dim.value_) : dim.expr_->hash;
 }
 
 int compare_atoms(const DimAtom& a, const DimAtom& b) {
@@ -174,8 +205,8 @@ int compare_factors(const std::vector<DimAtomPtr>& a, const std::vector<DimAtomP
 
 int compare_dims(const Dim& a, const Dim& b) {
     if (DimExpr::of(a) != nullptr && DimExpr::of(a) == DimExpr::of(b)) return 0;
-    const DimTerms x = DimExpr::terms_of(a);
-    const DimTerms y = DimExpr::terms_of(b);
+    const DimTermsView x(a);
+    const DimTermsView y(b);
     for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
         const int order = compare_factors(x[i].factors, y[i].factors);
         if (order != 0) return order;
@@ -307,60 +338,56 @@ Dim Dim::substitute(const std::function<Dim(std::string_view)>& lookup) const {
 
 bool Dim::equal_exprs(const Dim& a, const Dim& b) {
     if (a.is_known() || b.is_known() || a.is_unknown() || b.is_unknown()) return false;
-    return compare_dims(a, b) == 0;
+    if (a.expr_ == b.expr_) return true;
+    return a.expr_->hash == b.expr_->hash && compare_dims(a, b) == 0;
 }
 
 Dim Dim::add(const Dim& a, const Dim& b) {
     if (a.is_unknown() || b.is_unknown()) return unknown();
     if (both_known(a, b)) return must_fit(checked_add(a.value_, b.value_));
-    DimTerms terms = DimExpr::terms_of(a);
-    append_scaled(terms, b, 1);
-    return sum_of(std::move(terms));
+    return remembered(DimOperation::add, a, b, [&] {
+        DimTerms terms = DimExpr::terms_of(a).copy();
+        append_scaled(terms, b, 1);
+        return sum_of(std::move(terms));
+    });
 }
 
 Dim Dim::subtract(const Dim& a, const Dim& b) {
     if (a.is_unknown() || b.is_unknown()) return unknown();
     if (both_known(a, b)) return must_fit(checked_sub(a.value_, b.value_));
-    DimTerms terms = DimExpr::terms_of(a);
-    append_scaled(terms, b, -1);
-    return sum_of(std::move(terms));
+    return remembered(DimOperation::subtract, a, b, [&] {
+        DimTerms terms = DimExpr::terms_of(a).copy();
+        append_scaled(terms, b, -1);
+        return sum_of(std::move(terms));
+    });
 }
 
 Dim Dim::multiply(const Dim& a, const Dim& b) {
     if (a.is_unknown() || b.is_unknown()) return unknown();
     if (both_known(a, b)) return must_fit(checked_mul(a.value_, b.value_));
-    DimTerms terms;
-    const DimTerms right = DimExpr::terms_of(b);
-    for (const DimTerm& x : DimExpr::terms_of(a)) {
-        for (const DimTerm& y : right) {
-            DimTerm product;
-            product.coefficient = must_fit(checked_mul(x.coefficient, y.coefficient));
-            product.factors.reserve(x.factors.size() + y.factors.size());
-            std::merge(x.factors.begin(), x.factors.end(), y.factors.begin(), y.factors.end(),
-                       std::back_inserter(product.factors),
-                       [](const DimAtomPtr& p, const DimAtomPtr& q) { return compare_atoms(*p, *q) < 0; });
-            terms.push_back(std::move(product));
-        }
-    }
-    return sum_of(std::move(terms));
+    return remembered(DimOperation::multiply, a, b, [&] { return sum_of(products(a, b)); });
 }
 
 Dim min(const Dim& a, const Dim& b) {
     if (Dim::both_known(a, b)) return a.value_ < b.value_ ? a : b;
     if (a.is_unknown() || b.is_unknown()) return Dim::unknown();
-    if (provably_nonnegative(b - a)) return a;
-    if (provably_nonnegative(a - b)) return b;
-    return compare_dims(a, b) <= 0 ? DimExpr::from_atom({Kind::min, "", a, b})
-                                   : DimExpr::from_atom({Kind::min, "", b, a});
+    return remembered(DimOperation::min, a, b, [&] {
+        if (provably_nonnegative(b - a)) return a;
+        if (provably_nonnegative(a - b)) return b;
+        return compare_dims(a, b) <= 0 ? DimExpr::from_atom({Kind::min, "", a, b})
+                                       : DimExpr::from_atom({Kind::min, "", b, a});
+    });
 }
 
 Dim max(const Dim& a, const Dim& b) {
     if (Dim::both_known(a, b)) return a.value_ > b.value_ ? a : b;
     if (a.is_unknown() || b.is_unknown()) return Dim::unknown();
-    if (provably_nonnegative(a - b)) return a;
-    if (provably_nonnegative(b - a)) return b;
-    return compare_dims(a, b) <= 0 ? DimExpr::from_atom({Kind::max, "", a, b})
-                                   : DimExpr::from_atom({Kind::max, "", b, a});
+    return remembered(DimOperation::max, a, b, [&] {
+        if (provably_nonnegative(a - b)) return a;
+        if (provably_nonnegative(b - a)) return b;
+        return compare_dims(a, b) <= 0 ? DimExpr::from_atom({Kind::max, "", a, b})
+                                       : DimExpr::from_atom({Kind::max, "", b, a});
+    });
 }
 
 }  // namespace topstitch

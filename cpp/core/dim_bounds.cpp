@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/dim_expr.h"
+#include "core/dim_memo.h"
 #include "topstitch/error.h"
 
 namespace topstitch {
@@ -71,16 +72,16 @@ private:
             }
             if (any_negative) shifted = shifted + product;
         }
-        const DimTerms result = DimExpr::terms_of(shifted);
+        const DimTermsView result = DimExpr::terms_of(shifted);
         return std::all_of(result.begin(), result.end(), [](const DimTerm& t) { return t.coefficient >= 0; });
     }
 
     // A plain variable that stands for the part of an atom above its bound.
-    Dim variable(const DimAtomPtr& atom) {
-        const auto same = [&](const DimAtomPtr& other) { return compare_atoms(*atom, *other) == 0; };
-        auto found = std::find_if(variables_.begin(), variables_.end(), same);
-        if (found == variables_.end()) found = variables_.insert(variables_.end(), atom);
-        return Dim::symbol(concat("t", found - variables_.begin()));
+    const Dim& variable(const DimAtomPtr& atom) {
+        for (const auto& [known, symbol] : variables_) {
+            if (compare_atoms(*atom, *known) == 0) return symbol;
+        }
+        return variables_.emplace_back(atom, Dim::symbol(concat("t", variables_.size()))).second;
     }
 
     // Splits the sum as factor * atom + rest; false when the atom occurs in a higher power.
@@ -154,7 +155,7 @@ private:
         return false;
     }
 
-    std::vector<DimAtomPtr> variables_;
+    std::vector<std::pair<DimAtomPtr, Dim>> variables_;
     int budget_ = 200;  // questions asked, so that a long expression costs little even when it cannot be proved
 };
 
@@ -162,11 +163,15 @@ private:
 
 bool provably_nonnegative(const Dim& a) {
     if (a.is_known()) return a.value_ >= 0;
-    try {
-        return Prover().nonnegative(a, 4);
-    } catch (const UserError&) {  // a coefficient left 64 bits on the way: not proved
-        return false;
-    }
+    if (a.is_unknown()) return false;
+    const auto proved = [&] {
+        try {
+            return Prover().nonnegative(a, 4);
+        } catch (const UserError&) {  // a coefficient left 64 bits on the way: not proved
+            return false;
+        }
+    };
+    return remembered(DimOperation::nonnegative, a, 0, [&] { return Dim(proved() ? 1 : 0); }).value() == 1;
 }
 
 }  // namespace topstitch

@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "core/dim_expr.h"
+#include "core/dim_memo.h"
 #include "topstitch/error.h"
 
 namespace topstitch {
@@ -58,8 +59,8 @@ Division divide(const Dim& a, const Dim& b) {
 // of `r` has been set apart (for the number) or has turned out to be 0 (for the symbols).
 Dim common_factor(const Dim& r, const Dim& d) {
     std::int64_t number = 0;
-    const DimTerms dividend = DimExpr::terms_of(r);
-    const DimTerms divisor = DimExpr::terms_of(d);
+    const DimTermsView dividend(r);
+    const DimTermsView divisor(d);
     // floor((g*x + c) / (g*y)) = floor((x + floor(c / g)) / y) needs y > 0, unless g divides c as well.
     const bool any_constant = provably_positive(d);
     for (const DimTerm& term : dividend) {
@@ -124,7 +125,7 @@ Dim divide_remainder(const Dim& r, const Dim& d) {
 Dim reduce_remainder(const Dim& r, const Dim& d) {
     if (is_zero(r) || provably_in_range(r, d)) return r;
     if (provably_in_range(r + d, d)) return r + d;
-    const DimTerms terms = DimExpr::terms_of(r);
+    const DimTermsView terms(r);
     for (const DimTerm& term : terms) {
         for (std::size_t f = 0; f < term.factors.size(); ++f) {
             const DimAtom& atom = *term.factors[f];
@@ -157,8 +158,10 @@ Dim floor_div(const Dim& a, const Dim& b) {
     if (a.is_unknown() || b.is_unknown()) return Dim::unknown();
     check_divisor(a, b);
     if (leading_coefficient(b) < 0) return floor_div(0 - a, 0 - b);
-    const Division division = divide(a, b);
-    return division.quotient + divide_remainder(division.remainder, b);
+    return remembered(DimOperation::floor_div, a, b, [&] {
+        const Division division = divide(a, b);
+        return division.quotient + divide_remainder(division.remainder, b);
+    });
 }
 
 Dim mod(const Dim& a, const Dim& b) {
@@ -168,15 +171,17 @@ Dim mod(const Dim& a, const Dim& b) {
     if (a.is_unknown() || b.is_unknown()) return Dim::unknown();
     check_divisor(a, b);
     if (leading_coefficient(b) < 0) return 0 - mod(0 - a, 0 - b);
-    return reduce_remainder(divide(a, b).remainder, b);
+    return remembered(DimOperation::mod, a, b, [&] { return reduce_remainder(divide(a, b).remainder, b); });
 }
 
 Dim exact_div(const Dim& a, const Dim& b) {
     if (a.is_unknown() || b.is_unknown() || is_zero(b)) return Dim::unknown();
     if (is_zero(a)) return 0;
     if (leading_coefficient(b) < 0) return exact_div(0 - a, 0 - b);
-    const Division division = divide(a, b);
-    return is_zero(division.remainder) ? division.quotient : Dim::unknown();
+    return remembered(DimOperation::exact_div, a, b, [&] {
+        const Division division = divide(a, b);
+        return is_zero(division.remainder) ? division.quotient : Dim::unknown();
+    });
 }
 
 Dim ceil_div(const Dim& a, const Dim& b) {

@@ -200,6 +200,21 @@ LaneIndex Emitter::quotient_index(const IndexTerm& term, const CopyId& id) {
         if (!quotient) result.stride = inner.stride;
         return result;
     }
+    const std::int64_t known = term.extent.is_known() ? term.extent.value() : 0;
+    if (known > 0 && inner.varying == nullptr && stride && *stride > 0 && inner.alignment % known == 0) {
+        // The first lane is at a multiple of the divisor: what the others make of it are numbers.
+        llvm::SmallVector<std::uint32_t, 16> parts;
+        for (std::int64_t lane = 0; lane < lanes; ++lane) {
+            const std::int64_t ahead = *stride * lane;
+            parts.push_back(static_cast<std::uint32_t>(quotient ? ahead / known : ahead % known));
+        }
+        if (quotient) result.base.addends.push_back(code_.floor_quotient(sum_of(inner.base), divisor));
+        result.alignment = quotient ? 1 : 0;
+        result.step = quotient ? 1 : 0;
+        result.varying = llvm::ConstantDataVector::get(ir_.getContext(), parts);
+        result.limit = checked(*stride * lanes);
+        return result;
+    }
     const bool narrow = nonnegative && fits_in_32_bits(term.extent) && fits_in_32_bits(term.inner->upper_bound());
     llvm::Type* type = narrow ? ir_.getInt32Ty() : code_.i64();
     Value* dividends = lane_values(inner, type, lanes);

@@ -59,6 +59,12 @@ void Emitter::emit(const loopir::Loop& loop) {
         run(1, 1, false);
     } else if (position == end) {
         return;
+    } else if (shape.repeatable && !loop.parallel && !loop.limit && loop.extent.is_known()) {
+        // The last vector begins early, and does again what the one before it did.
+        if (shape.copies > 1) run(shape.lanes, 1, true);
+        if (loop.extent.value() % shape.lanes == 0) return;
+        position = code_.number(loop.extent.value() - shape.lanes);
+        run(shape.lanes, 1, false);
     } else if (can_mask(shape)) {
         Phase rest{shape.lanes, 1, 1, true, position, end};
         const auto steps = number_of_steps(position, end, 1);

@@ -42,6 +42,9 @@ Copies Emitter::emit_load(const loopir::Instr& i) {
     const bool padded = plan_.local(i.slot) != nullptr && own == 0;
     Value* active = padded ? nullptr : active_lanes(axes_of(i.index));
     const int lanes = lanes_of(result.axes);
+    if (guard == no_value && active == nullptr) {
+        if (const int across = crossed_axis(i, result.axes); across >= 0) return load_crossing(i, result.axes, across);
+    }
     for_each_copy(result.axes, [&](const CopyId& id) {
         Value* condition = active;
         if (guard != no_value) {
@@ -52,6 +55,71 @@ Copies Emitter::emit_load(const loopir::Instr& i) {
         result.values.push_back(scalar_.widen(load_lanes(i.slot, at, condition, lanes), memory_dtype(i.slot)));
     });
     return result;
+}
+
+// The axis whose copies read, lane by lane, what lies next to each other in memory: as many as there are lanes, which
+// themselves lie apart. -1: there is none.
+int Emitter::crossed_axis(const loopir::Instr& load, AxisSet axes) {
+    const int lanes = lanes_of(axes);
+    if (lanes < 4) return -1;
+    const Place first = place(load.slot, load.index, CopyId(axes_.size(), 0));
+    const std::optional<std::int64_t> stride = constant_stride(first.stride);
+    if (first.varying == nullptr && stride && std::abs(*stride) <= 4) return -1;  // read otherwise, and well
+    std::vector<loopir::ValueId> values;
+    load.index.collect_values(values);
+    for (std::size_t k = 0; k < axes_.size(); ++k) {
+        const Axis& axis = axes_[k];
+        if ((axes >> k & 1u) == 0 || axis.lanes > 1 || axis.copies != lanes) continue;
+        if (!(load.index.coefficient_of(axis.var) == Dim(1))) continue;
+        const auto uses = [&](loopir::ValueId value) { return (copies(value).axes >> k & 1u) != 0; };
+        if (std::none_of(values.begin(), values.end(), uses)) return static_cast<int>(k);
+    }
+    return -1;
+}
+
+// A vector along the crossed axis for each lane, turned in registers.
+Copies Emitter::load_crossing(const loopir::Instr& load, AxisSet axes, int across) {
+    const auto axis = static_cast<std::size_t>(across);
+    const int lanes = lanes_of(axes);
+    auto* vector = llvm::FixedVectorType::get(memory_type(load.slot), static_cast<unsigned>(lanes));
+    Copies result{axes, {}};
+    result.values.resize(count_of(axes));
+    for_each_copy(axes, [&](const CopyId& id) {
+        if (id[axis] != 0) return;
+        const Place at = place(load.slot, load.index, id);
+        llvm::SmallVector<Value*, 16> rows;
+        for (int lane = 0; lane < lanes; ++lane) {
+            rows.push_back(load_at(load.slot, vector, lane_pointer(load.slot, at, lane)));
+        }
+        transpose(rows);
+        CopyId copy = id;
+        for (copy[axis] = 0; copy[axis] < lanes; ++copy[axis]) {
+            result.values[number_of(copy, axes)] =
+                scalar_.widen(rows[static_cast<std::size_t>(copy[axis])], memory_dtype(load.slot));
+        }
+    });
+    return result;
+}
+
+// A square matrix of a power of two rows. Each step exchanges, for one bit, the elements whose row and column differ in
+// it: few of these shuffles cross the 128-bit halves of registers.
+void Emitter::transpose(llvm::SmallVectorImpl<Value*>& rows) {
+    const auto size = static_cast<int>(rows.size());
+    for (int bit = 1; bit < size; bit *= 2) {
+        llvm::SmallVector<int, 16> upper, lower;
+        for (int lane = 0; lane < size; ++lane) {
+            upper.push_back((lane & bit) == 0 ? lane : size + lane - bit);
+            lower.push_back((lane & bit) == 0 ? lane + bit : size + lane);
+        }
+        for (int row = 0; row < size; ++row) {
+            if ((row & bit) != 0) continue;
+            Value*& first = rows[static_cast<std::size_t>(row)];
+            Value*& second = rows[static_cast<std::size_t>(row + bit)];
+            Value* exchanged = ir_.CreateShuffleVector(first, second, upper);
+            second = ir_.CreateShuffleVector(first, second, lower);
+            first = exchanged;
+        }
+    }
 }
 
 Value* Emitter::load_at(int buffer, llvm::Type* type, Value* pointer) {
@@ -92,7 +160,34 @@ Value* Emitter::load_lanes(int buffer, const Place& place, Value* guard, int lan
     if (guard == nullptr && place.varying == nullptr && stride && *stride >= 2 && *stride <= 4 && lanes >= 4) {
         return load_strided(buffer, place, *stride, lanes);
     }
+    if (guard == nullptr) {
+        if (Value* value = load_near(buffer, place, lanes)) return value;
+    }
     return load_each(buffer, place, guard, lanes);
+}
+
+// Lanes that lie within one vector at known places: read as a vector that ends with the last of them, and picked. Null
+// where they do not.
+Value* Emitter::load_near(int buffer, const Place& place, int lanes) {
+    const auto* varying = llvm::dyn_cast_or_null<llvm::ConstantDataVector>(place.varying);
+    const std::optional<std::int64_t> stride = constant_stride(place.stride);
+    if (varying == nullptr || !stride) return nullptr;
+    llvm::SmallVector<std::int64_t, 16> offsets;
+    for (int lane = 0; lane < lanes; ++lane) {
+        const auto part = static_cast<unsigned>(lane);
+        const unsigned bits = varying->getElementType()->getIntegerBitWidth();
+        offsets.push_back(*stride * lane + llvm::SignExtend64(varying->getElementAsInteger(part), bits));
+    }
+    const auto [first, last] = std::minmax_element(offsets.begin(), offsets.end());
+    const std::int64_t span = *last - *first + 1;
+    if (span > lanes) return nullptr;
+    llvm::Type* type = memory_type(buffer);
+    Value* pointer = code_.element(type, place.pointer, code_.number(*first));
+    if (span == 1) return code_.splat(load_at(buffer, type, pointer), lanes);
+    Value* vector = load_at(buffer, llvm::FixedVectorType::get(type, static_cast<unsigned>(span)), pointer);
+    llvm::SmallVector<int, 16> pick;
+    for (const std::int64_t offset : offsets) pick.push_back(static_cast<int>(offset - *first));
+    return ir_.CreateShuffleVector(vector, pick);
 }
 
 // Without masks in the instruction set: most vectors have a guard that is true in every lane.

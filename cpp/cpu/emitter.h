@@ -110,9 +110,13 @@ private:
 
     // --- emit_memory.cpp
     Copies emit_load(const loopir::Instr& instr);
+    int crossed_axis(const loopir::Instr& load, AxisSet axes);
+    Copies load_crossing(const loopir::Instr& load, AxisSet axes, int across);
+    void transpose(llvm::SmallVectorImpl<llvm::Value*>& rows);
     void emit(const loopir::Store& store);
     llvm::Value* load_lanes(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_strided(int buffer, const Place& place, std::int64_t stride, int lanes);
+    llvm::Value* load_near(int buffer, const Place& place, int lanes);
     llvm::Value* load_all_or_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_scalar(int buffer, llvm::Value* pointer, llvm::Value* guard);

@@ -27,7 +27,8 @@ namespace {
 // Copies of all enclosing loops together: more than the registers of any target.
 constexpr int most_copies = 32;
 constexpr int repeats = 4;
-constexpr std::size_t most_repeated = 8;  // values in the body of a loop whose iterations are repeated
+constexpr std::size_t most_crossing = 16;  // values in the body of a loop whose iterations cross lanes
+constexpr std::size_t most_repeated = 8;   // values in the body of a loop whose iterations are repeated
 
 template <typename T>
 bool contains(const std::vector<T>& list, const T& item) {
@@ -147,27 +148,30 @@ private:
         index_like_[static_cast<std::size_t>(id)] = index_like;
     }
 
-    void shape_loops(const Loop& loop, int copies_around = 1) {
+    void shape_loops(const Loop& loop, int copies_around = 1, const Loop* around = nullptr) {
         const LoopContents& contents = contents_.at(&loop);
         LoopShape shape;
         for (const int accumulator : contents.accumulated) {
             if (!contains(contents.initialised, accumulator)) shape.carried.push_back(accumulator);
         }
         if ((loop.vector || loop.unroll > 1) && can_run_together(loop, contents)) {
-            const Accesses accesses = accesses_along(loop, contents);
+            const Accesses accesses = accesses_along(loop, contents, around);
             if (loop.vector) {
                 shape.lanes = lanes_for(loop, contents, accesses);
-                shape.maskable = accesses.contiguous;
+                shape.maskable = accesses.contiguous && around == nullptr;
                 shape.narrow_memory = accesses.narrow;
+                shape.repeatable = shape.carried.empty() && is_repeatable(contents);
             }
             // Code that goes lane by lane is long, and copies of it hide nothing.
-            const int most = loop.vector && accesses.irregular ? 1 : most_copies / copies_around;
+            const bool single = loop.vector && (accesses.irregular || around != nullptr);
+            const int most = single ? 1 : most_copies / copies_around;
             shape.copies = std::clamp(loop.unroll, 1, std::max(1, most));
             if (loop.extent.is_known()) {
                 const std::int64_t trips = loop.extent.value() / shape.lanes;
                 shape.copies = static_cast<int>(std::clamp<std::int64_t>(trips, 1, shape.copies));
             }
         }
+        if (const int together = crossing_lanes(loop, contents)) shape.copies = together;
         if (shape.step() > 1) {
             for (LocalPlace& place : plan_.locals_) {
                 if (!private_to(loop, contents, place.buffer)) continue;
@@ -178,10 +182,43 @@ private:
         if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel) shape.repeats = repeats_of(loop, contents);
         if (loop.parallel) plan_.granularity_ = shape.step();
         const int copies = copies_around * shape.copies;
+        const Loop* crossing = crossing_lanes(loop, contents) > 0 ? &loop : nullptr;
         plan_.shapes_[&loop] = std::move(shape);
         for (const Stmt& stmt : loop.body.front().stmts) {
-            if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner, copies);
+            if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner, copies, crossing);
         }
+    }
+
+    // A loop over a loop in lanes which lie apart in memory where the iterations of the outer one lie next to each
+    // other: as many of those run together as there are lanes, so that squares can be turned in registers. 0: it is
+    // none.
+    int crossing_lanes(const Loop& loop, const LoopContents& contents) const {
+        if (loop.vector || loop.parallel || loop.unroll > 1 || !contents.accumulated.empty()) return 0;
+        if (contents.values.size() > most_crossing || !can_run_together(loop, contents)) return 0;
+        const Loop* inner = nullptr;
+        for (const Stmt& stmt : loop.body.front().stmts) {
+            if (std::holds_alternative<Let>(stmt)) continue;
+            if (inner != nullptr || !std::holds_alternative<Loop>(stmt)) return 0;
+            inner = &std::get<Loop>(stmt);
+        }
+        if (inner == nullptr || !inner->vector) return 0;
+        const LoopContents& within = contents_.at(inner);
+        if (!crosses(loop, *inner, within)) return 0;
+        const int lanes = lanes_for(*inner, within, accesses_along(*inner, within, &loop));
+        const bool enough = !loop.extent.is_known() || loop.extent.value() >= lanes;
+        return enough && lanes >= 4 ? lanes : 0;
+    }
+    bool crosses(const Loop& outer, const Loop& inner, const LoopContents& within) const {
+        return can_run_together(inner, within) &&
+               std::any_of(within.values.begin(), within.values.end(), [&](ValueId value) {
+                   return instr(value).op == ScalarOp::load && crosses(outer, inner, instr(value));
+               });
+    }
+    bool crosses(const Loop& outer, const Loop& inner, const Instr& load) const {
+        if (load.args[0] != no_value || is_local(load.slot) || !depends(load.index, inner.var)) return false;
+        const Dim step = load.index.coefficient_of(inner.var);
+        if (step.is_known() && !gathers(load.index, inner.var) && std::abs(step.value()) <= 4) return false;
+        return load.index.coefficient_of(outer.var) == Dim(1) && !gathers(load.index, outer.var);
     }
 
     // A short sum spends much of its time on counting: that is done once for several of its terms.
@@ -223,13 +260,23 @@ private:
         return touches(root_) != touches(contents_.at(&loop));
     }
 
+    bool is_repeatable(const LoopContents& contents) const {
+        return contents.locals_touched.empty() &&
+               std::none_of(contents.stores.begin(), contents.stores.end(), [&](const loopir::Store* store) {
+                   return std::any_of(contents.values.begin(), contents.values.end(), [&](ValueId value) {
+                       return instr(value).op == ScalarOp::load && instr(value).slot == store->buffer;
+                   });
+               });
+    }
+
     // How the memory accesses inside a loop move along with it.
     struct Accesses {
         bool contiguous = true;  // all: each step goes to the next element, the previous one, or the same
         bool narrow = false;     // some: elements of 8 or 16 bits
         bool irregular = false;  // some have to go lane by lane
     };
-    Accesses accesses_along(const Loop& loop, const LoopContents& contents) const {
+    // `around`: the loop that crosses this one; what it reads in squares goes in whole vectors.
+    Accesses accesses_along(const Loop& loop, const LoopContents& contents, const Loop* around = nullptr) const {
         Accesses result;
         const auto look_at = [&](int buffer, const Index& index, bool guarded, bool is_store) {
             const Dim step = index.coefficient_of(loop.var);
@@ -244,7 +291,8 @@ private:
         };
         for (const ValueId value : contents.values) {
             const Instr& i = instr(value);
-            if (i.op == ScalarOp::load) look_at(i.slot, i.index, i.args[0] != no_value, false);
+            const bool in_squares = around != nullptr && i.op == ScalarOp::load && crosses(*around, loop, i);
+            if (i.op == ScalarOp::load && !in_squares) look_at(i.slot, i.index, i.args[0] != no_value, false);
             if (i.op == ScalarOp::index_value && divides(i.index, loop.var)) result.irregular = true;
         }
         for (const loopir::Store* store : contents.stores) {

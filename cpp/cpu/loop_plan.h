@@ -21,6 +21,8 @@ struct LoopShape {
     std::vector<int> carried;
     // Every access along the vector is contiguous or to one place, so that a short vector may be masked.
     bool maskable = false;
+    // Iterations may run twice: none reads what another one wrote.
+    bool repeatable = false;
     bool narrow_memory = false;  // some buffer has elements of 8 or 16 bits
 
     int step() const { return lanes * copies; }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "core/mixed_hash.h"
 #include "loopir/evaluate.h"
 #include "loopir/prune.h"
 #include "loopir/scalar_op.h"
@@ -14,10 +15,6 @@
 namespace topstitch::loopir {
 
 namespace {
-
-std::size_t mix(std::size_t seed, std::size_t value) {
-    return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2));
-}
 
 // Commutative operations have one hash for both orders.
 std::size_t hash_of(const Instr& instr) {
@@ -29,9 +26,9 @@ std::size_t hash_of(const Instr& instr) {
                              static_cast<std::size_t>(instr.args[2]), static_cast<std::size_t>(instr.integer),
                              static_cast<std::size_t>(std::bit_cast<std::uint64_t>(instr.real)),
                              static_cast<std::size_t>(instr.slot), static_cast<std::size_t>(instr.memory)}) {
-        seed = mix(seed, part);
+        seed = mixed_hash(seed, part);
     }
-    return mix(seed, instr.index.hash());
+    return mixed_hash(seed, instr.index.hash());
 }
 
 bool same(const Instr& a, const Instr& b) {

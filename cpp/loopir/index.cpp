@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/dim_expr.h"
+#include "core/mixed_hash.h"
 #include "topstitch/error.h"
 
 namespace topstitch::loopir {
@@ -22,6 +24,7 @@ bool is_quotient(const IndexTerm& term) {
 int compare(const Dim& a, const Dim& b) {
     if (a.is_known() && b.is_known()) return a.value() < b.value() ? -1 : a.value() > b.value() ? 1 : 0;
     if (a.is_known() != b.is_known()) return a.is_known() ? -1 : 1;
+    if (a == b) return 0;
     return a.str().compare(b.str());
 }
 
@@ -103,26 +106,18 @@ Bounds bounds_of(const Index::Part& part) {
     return rising ? Bounds{low, high} : Bounds{high, low};
 }
 
-std::size_t mix(std::size_t seed, std::size_t value) {
-    return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2));
-}
-
-std::size_t hash_of(const Dim& dim) {
-    return dim.is_known() ? std::hash<std::int64_t>{}(dim.value()) : std::hash<std::string>{}(dim.str());
-}
-
 std::size_t hash_of(const IndexTerm& term) {
     std::size_t seed = static_cast<std::size_t>(term.kind);
     switch (term.kind) {
         case IndexTerm::Kind::var:
-            return mix(seed, static_cast<std::size_t>(term.var));
+            return mixed_hash(seed, static_cast<std::size_t>(term.var));
         case IndexTerm::Kind::value:
-            return mix(seed, static_cast<std::size_t>(term.value));
+            return mixed_hash(seed, static_cast<std::size_t>(term.value));
         case IndexTerm::Kind::floor_div:
         case IndexTerm::Kind::mod:
             break;
     }
-    return mix(mix(seed, term.inner->hash()), hash_of(term.extent));
+    return mixed_hash(mixed_hash(seed, term.inner->hash()), DimExpr::hash_of(term.extent));
 }
 
 // Is the text in one pair of parentheses?
@@ -362,8 +357,9 @@ std::string Index::str(const IndexNames& names) const {
 }
 
 std::size_t Index::hash() const {
-    std::size_t seed = hash_of(constant_);
-    for (const Part& part : parts_) seed = mix(mix(seed, hash_of(part.coefficient)), hash_of(part.term));
+    std::size_t seed = DimExpr::hash_of(constant_);
+    for (const Part& part : parts_)
+        seed = mixed_hash(mixed_hash(seed, DimExpr::hash_of(part.coefficient)), hash_of(part.term));
     return seed;
 }
 

@@ -129,12 +129,14 @@ struct IndexSimplifier {
     // Of what no part is divisible by the divisor, and whose quotient is not plainly zero.
     static Index quotient_of_rest(const Index& rest, const Dim& divisor) {
         if (auto factored = factor_out(rest, divisor)) return quotient_of(factored->high, factored->divisor);
+        for (const Index::Part& part : rest.parts_) {
+            if (part.term.kind != IndexTerm::Kind::floor_div || !is_number(part.coefficient, 1)) continue;
+            // (e // a + f) // b == (e + a*f) // (a*b)
+            const Index others = minus(rest, Index::single(part.term));
+            return quotient_of(*part.term.inner + others * part.term.extent, part.term.extent * divisor);
+        }
         if (rest.parts_.size() == 1 && is_number(rest.parts_.front().coefficient, 1)) {
             const IndexTerm& only = rest.parts_.front().term;
-            if (only.kind == IndexTerm::Kind::floor_div) {
-                // (e // a + c) // b == (e + a*c) // (a*b)
-                return quotient_of(*only.inner + rest.constant_ * only.extent, only.extent * divisor);
-            }
             if (only.kind == IndexTerm::Kind::mod && is_number(rest.constant_, 0)) {
                 // (e % (d*k)) // d == (e // d) % k
                 const Dim count = exact_div(only.extent, divisor);

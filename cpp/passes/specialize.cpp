@@ -295,6 +295,12 @@ void check_result(std::size_t k, DType dtype, const Sizes& shape, DType given_dt
                            name_of(given_dtype), sizes_str(given_shape)));
 }
 
+UserError not_fed(const OpNode& node, OpId id) {
+    return UserError(concat("[run] placeholder ", node.name.empty() ? concat("#", id) : "'" + node.name + "'",
+                            " is needed by the targets, but no value was fed for it",
+                            node.location.known() ? " (created at " + node.location.str() + ")" : ""));
+}
+
 Program specialize(const SpecializeRequest& request) {
     const GraphData& source = *request.graph;
     Program program;
@@ -342,12 +348,7 @@ Program specialize(const SpecializeRequest& request) {
         if (is_op(node, "placeholder")) {
             const auto feed = std::find_if(request.feeds.begin(), request.feeds.end(),
                                            [id](const FeedType& type) { return type.placeholder.op == id; });
-            if (feed == request.feeds.end()) {
-                throw UserError(concat("[run] placeholder ",
-                                       node.name.empty() ? concat("#", id) : "'" + node.name + "'",
-                                       " is needed by the targets, but no value was fed for it",
-                                       node.location.known() ? " (created at " + node.location.str() + ")" : ""));
-            }
+            if (feed == request.feeds.end()) { throw not_fed(node, id); }
             if (!feed->steps.empty()) {
                 const auto [memory, view] = append_strided(*program.graph, std::move(copy), *feed);
                 fed[id] = memory;

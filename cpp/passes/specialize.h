@@ -58,6 +58,9 @@ std::vector<bool> reachable(const GraphData& graph, const std::vector<TensorRef>
 // Throws NeedsExactSizes, naming the operation, when some dim of the program is neither a number nor an expression.
 void require_decided(const Program& program);
 
+// What to throw when a placeholder is needed and no value or type is given for it.
+UserError not_fed(const OpNode& node, OpId id);
+
 // UserError for a placeholder that is needed and not fed, and for shapes that do not fit.
 Program specialize(const SpecializeRequest& request);
 

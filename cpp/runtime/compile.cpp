@@ -137,7 +137,11 @@ void check_types(const GraphData& graph, const Signature& signature) {
     for (std::size_t k = 0; k < signature.feeds.size(); ++k) types[signature.feeds[k]] = signature.feed_types[k];
     for (std::size_t k = 0; k < graph.ops.size(); ++k) {
         const OpNode& node = graph.ops[k];
-        if (!wanted[k] || node.def->name == "placeholder") continue;
+        if (!wanted[k]) continue;
+        if (node.def->name == "placeholder") {
+            if (!types.contains({static_cast<OpId>(k), 0})) throw not_fed(node, static_cast<OpId>(k));
+            continue;
+        }
         std::vector<TensorType> outputs = node.outputs;
         if (!std::holds_alternative<BuiltinBody>(node.def->body)) {
             std::vector<TensorType> inputs;

@@ -123,7 +123,7 @@ AttentionWriter::Staying AttentionWriter::pack_staying(const std::string& name, 
     Staying staying{{tiling_.panel_columns(), features, true}, -1, features};
     staying.buffer = local_buffer(name, type_, Dim(tiling_.tile()) * features);
     begin_own_panel();
-    pack_panel(staying.layout, staying.buffer, panel_, features, std::nullopt,
+    pack_panel(staying.layout, staying.buffer, panel_, 0, features, std::nullopt,
                [&](const Index& lane, const Index& feature) {
                    forget_values();
                    const Index token = own_token(lane);
@@ -147,7 +147,7 @@ AttentionWriter::Gathered AttentionWriter::begin_gathered(const std::string& nam
     Gathered sums{{tiling_.panel_columns(), padded, true}, -1, features, rows};
     sums.buffer = local_buffer(name, type_, Dim(tiling_.tile()) * padded);
     begin_own_panel();
-    pack_panel(sums.layout, sums.buffer, panel_, padded, std::nullopt,
+    pack_panel(sums.layout, sums.buffer, panel_, 0, padded, std::nullopt,
                [&](const Index&, const Index&) { return number(0); });
     close(1);
     return sums;

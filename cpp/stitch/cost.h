@@ -11,6 +11,10 @@ inline constexpr double max_recompute_cost = 4;
 // Inside a contraction an operand's element is computed once or a few times, when it is packed or staged.
 inline constexpr double max_contraction_prologue_cost = 24;
 
+// An operation that costs more is kept out of the kernel of a contraction, whose tiles run across memory: random
+// numbers come in blocks that neighbours in memory share.
+inline constexpr double max_cost_beside_contraction = 80;
+
 // So many reads of each element are windows that overlap; fewer are the edge of a padding.
 inline constexpr double worth_counting_as_overlap = 1.5;
 

@@ -86,9 +86,9 @@ protected:
         bool in_lanes = false;  // [panel, step, element], else [panel, element, step]
         Index offset(const Index& panel, const Index& element, const Index& step) const;
     };
-    // Fills a panel with what `value` gives for (element, step).
+    // Fills `steps` of a panel, from `first` on, with what `value` gives for (element, step).
     template <typename Factor>
-    void pack_panel(const PackedPanels& layout, int buffer, const Index& panel, const Dim& steps,
+    void pack_panel(const PackedPanels& layout, int buffer, const Index& panel, const Index& first, const Dim& steps,
                     const std::optional<Index>& limit, Factor value) {
         const LoopSpec elements{"e", Dim(layout.width), false, layout.in_lanes, layout.in_lanes ? 2 : 1};
         const LoopSpec along{"k", steps, false, !layout.in_lanes, 1};
@@ -96,7 +96,7 @@ protected:
         if (layout.in_lanes) step = begin_loop("k", along, limit);
         element = begin_loop("e", elements);
         if (!layout.in_lanes) step = begin_loop("k", along, limit);
-        b_.store(buffer, layout.offset(panel, element, step), value(element, step));
+        b_.store(buffer, layout.offset(panel, element, first + step), value(element, first + step));
         close(2);
     }
 

@@ -118,7 +118,9 @@ public:
             multiply_in_place();
         }
         close(1);
-        if (!tiling_.in_registers && !in_strips()) finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel);
+        if (!tiling_.in_registers && !in_panels()) {
+            finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel, columns_.first_panel, tile_columns());
+        }
         close(1);
         return finish(name);
     }
@@ -130,12 +132,28 @@ public:
         const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
         b_.init_acc(sum);
         const Index split = begin_loop("split", {"split", Dim(tiling_.splits)});
-        b_.accumulate(sum,
-                      b_.load(split_sums(false), (split * (batches_ * rows_.extent) + outer) * columns_.extent + j));
+        b_.accumulate(sum, b_.load(waiting_sums(false), waiting_offset(split * batches_, outer, j)));
         close(1);
         bind(tiling_.batch, floor_div(outer, rows_.extent));
         store_results(mod(outer, rows_.extent), j, b_.acc_read(sum));
         close(2);
+        return finish(name);
+    }
+
+    // Finishes results in the order in which they lie in memory. Sums lie along the columns, across the lanes: the loop
+    // over these goes around the lanes.
+    LoweredKernel write_finish(const std::string& name) {
+        const VarId crossing = tiling_.columns.back();
+        const auto first_lane = tiling_.finish.end() - tiling_.finish_lanes;
+        std::vector<VarId> outer(tiling_.finish.begin(), first_lane);
+        std::erase(outer, crossing);
+        const std::vector<VarId> lanes(first_lane, tiling_.finish.end());
+        bind(outer, begin_loop("at", {"at", extent(outer), true}));
+        vars_[static_cast<std::size_t>(crossing)] = begin_loop("column", {"column", extent({crossing})});
+        bind(lanes, begin_loop("lane", {"lane", extent(lanes), false, true, 1}));
+        const Index at = waiting_offset(joint(tiling_.batch), joint(tiling_.rows), joint(tiling_.columns));
+        finish_value(b_.load(waiting_sums(false), at));
+        close(3);
         return finish(name);
     }
 
@@ -223,16 +241,17 @@ private:
     // Copies the panels that the loop variable `panel` counts: elements past the end are what the factor makes of
     // zeros, and nobody looks at their sums.
     void pack(Side& side, const Index& panel_in_buffer, const Index& panel, const Index& first_reduced,
-              const Dim& depth, const std::optional<Index>& limit) {
-        pack_panel(layout(side), side.buffer, panel_in_buffer, depth, limit, [&](const Index& element, const Index& k) {
-            const Index at = panel * Dim(side.panel) + element;
-            guard_ = inside(side, at);
-            bind(side.vars, at);
-            bind(tiling_.reduce, first_reduced + k);
-            const ValueId value = factor(side);
-            guard_ = no_value;
-            return value;
-        });
+              const Index& first_step, const Dim& steps, const std::optional<Index>& limit) {
+        pack_panel(layout(side), side.buffer, panel_in_buffer, first_step, steps, limit,
+                   [&](const Index& element, const Index& k) {
+                       const Index at = panel * Dim(side.panel) + element;
+                       guard_ = inside(side, at);
+                       bind(side.vars, at);
+                       bind(tiling_.reduce, first_reduced + k);
+                       const ValueId value = factor(side);
+                       guard_ = no_value;
+                       return value;
+                   });
     }
 
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
@@ -240,8 +259,12 @@ private:
         number = static_cast<int>(result_.scratch.size());
         side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
         bind(side.batch, floor_div(panel, side.panels));
-        pack(side, panel, mod(panel, side.panels), 0, reduce_, std::nullopt);
-        close(1);
+        // The last of the reduced variables has a loop of its own, along which the factor often lies.
+        const Dim steps = region_.vars[static_cast<std::size_t>(tiling_.reduce.back())].extent;
+        const Dim runs = extent({tiling_.reduce.begin(), tiling_.reduce.end() - 1});
+        const Index run = begin_loop("run", {"run", runs});
+        pack(side, panel, mod(panel, side.panels), 0, run * steps, steps, std::nullopt);
+        close(2);
         return finish(name);
     }
     Dim packed_size(const Side& side) const {
@@ -251,7 +274,7 @@ private:
     void pack_in_tile(Side& side) {
         side.buffer = local_buffer(side.name, type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
-        pack(side, panel, side.first_panel + panel, first_reduced_, Dim(tiling_.block), reduced_limit());
+        pack(side, panel, side.first_panel + panel, first_reduced_, 0, Dim(tiling_.block), reduced_limit());
         close(1);
     }
 
@@ -273,12 +296,9 @@ private:
     // --- The product.
 
     void multiply_panels() {
-        // Columns outside, so that a panel of them stays in the cache, unless the sums of a row panel are to be
-        // finished.
-        Index row_panel, column_panel;
-        if (in_strips()) row_panel = begin_panels("row_panel", rows_);
-        column_panel = begin_panels("column_panel", columns_);
-        if (!in_strips()) row_panel = begin_panels("row_panel", rows_);
+        // Columns outside, so that a panel of them stays in the cache.
+        const Index column_panel = begin_panels("column_panel", columns_);
+        const Index row_panel = begin_panels("row_panel", rows_);
         const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
@@ -293,15 +313,23 @@ private:
         });
         if (tiling_.in_registers) {
             guard_ = both(inside(rows_, row), inside(columns_, column));
-            store_results(row, column, value);
+            if (tiling_.finished_apart()) {
+                b_.store(waiting_sums(true), waiting_offset(batch_, row, column), value, guard_);
+            } else {
+                store_results(row, column, value);
+            }
             guard_ = no_value;
         } else {
-            const Index first = in_strips() ? Index(0) : row_panel * Dim(rows_.panel);
-            add_to_sums(first + i, column_panel * Dim(columns_.panel) + j, value);
+            const bool alone = in_panels();
+            add_to_sums(alone ? i : row_panel * Dim(rows_.panel) + i,
+                        alone ? j : column_panel * Dim(columns_.panel) + j, value);
         }
-        close(3);
-        if (in_strips()) finish_sums(rows_.first_panel + row_panel, rows_.panel);
-        close(1);
+        close(2);
+        if (in_panels()) {
+            finish_sums(rows_.first_panel + row_panel, rows_.panel, columns_.first_panel + column_panel,
+                        columns_.panel);
+        }
+        close(2);
     }
 
     Index begin_panels(const std::string& name, const Side& side) {
@@ -450,50 +478,64 @@ private:
 
     // --- Sums that wait for the next block: [row of the tile, column of the tile].
 
-    // Sums that are complete after one block are finished row panel by row panel, while they are in the first-level
-    // cache.
-    bool in_strips() const {
+    // Sums that are complete after one block wait for nothing but a loop that finishes them, panel by panel: what
+    // finishes them would be long if it were written out for each register.
+    bool in_panels() const {
         return tiling_.packed && tiling_.one_block && !tiling_.in_registers && tiling_.splits == 1;
     }
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
-    std::int64_t sum_row() const { return tile_columns() + row_padding; }
+    std::int64_t sum_rows() const { return (in_panels() ? 1 : tiling_.row_panels) * rows_.panel; }
+    std::int64_t sum_row() const { return in_panels() ? columns_.panel : tile_columns() + row_padding; }
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
     void add_to_sums(const Index& row, const Index& column, ValueId value) {
-        if (sums_ < 0)
-            sums_ = local_buffer("sums", type_, Dim((in_strips() ? 1 : tiling_.row_panels) * rows_.panel * sum_row()));
+        if (sums_ < 0) sums_ = local_buffer("sums", type_, Dim(sum_rows() * sum_row()));
         const Index at = sum_offset(row, column);
         if (tiling_.one_block) return b_.store(sums_, at, value);
         const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
         b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
     }
 
-    // Of so many rows from a panel on.
-    void finish_sums(const Index& first_panel, std::int64_t rows) {
-        const Index first_row = first_panel * Dim(rows_.panel);
-        const Index first_column = columns_.first_panel * Dim(columns_.panel);
-        const Index i = begin_loop("i", {"i", Dim(rows)}, Index(rows_.extent) - first_row);
-        const Index j = begin_loop("j", {"j", Dim(tile_columns()), false, true, tiling_.unroll},
-                                   Index(columns_.extent) - first_column);
+    // Of so many rows and columns from panels on.
+    void finish_sums(const Index& row_panel, std::int64_t rows, const Index& column_panel, std::int64_t columns) {
+        const Index first_row = row_panel * Dim(rows_.panel);
+        const Index first_column = column_panel * Dim(columns_.panel);
+        const Index i = begin_loop("i", {"i", Dim(rows)}, limit(rows_, first_row, rows));
+        const Index j =
+            begin_loop("j", {"j", Dim(columns), false, true, tiling_.unroll}, limit(columns_, first_column, columns));
         const ValueId sum = b_.load(sums_, sum_offset(i, j));
         if (tiling_.splits > 1) {
-            const Index outer = (split_ * batches_ + batch_) * rows_.extent + first_row + i;
-            b_.store(split_sums(true), outer * columns_.extent + first_column + j, sum);
+            b_.store(waiting_sums(true), waiting_offset(split_ * batches_ + batch_, first_row + i, first_column + j),
+                     sum);
         } else {
             store_results(first_row + i, first_column + j, sum);
         }
         close(2);
     }
 
-    int split_sums(bool writing) {
+    // Where loops of `count` rows or columns from `first` on have to stop; none when they fill the extent.
+    static std::optional<Index> limit(const Side& side, const Index& first, std::int64_t count) {
+        if (side.extent.is_known() && side.extent.value() % count == 0) return std::nullopt;
+        return Index(side.extent) - first;
+    }
+
+    // Sums that wait for another kernel: [split, batch, row, column].
+    int waiting_sums(bool writing) {
+        if (waiting_ >= 0) return waiting_;
         if (writing) shared_.sums = static_cast<int>(result_.scratch.size());
         const Dim size = Dim(tiling_.splits) * batches_ * rows_.extent * columns_.extent;
-        return scratch_buffer("split_sums", shared_.sums, type_, size, writing);
+        return waiting_ = scratch_buffer("sums", shared_.sums, type_, size, writing);
+    }
+    Index waiting_offset(const Index& batch, const Index& row, const Index& column) const {
+        return (batch * rows_.extent + row) * columns_.extent + column;
     }
 
     void store_results(const Index& row, const Index& column, ValueId sum) {
         bind(tiling_.rows, row);
         bind(tiling_.columns, column);
+        finish_value(sum);
+    }
+    void finish_value(ValueId sum) {
         pass_ = phases_.passes;
         outer_values_[contraction_] = Value{sum, no_value};
         store_outputs([](OpId) { return true; });
@@ -509,7 +551,7 @@ private:
     Index batch_ = 0, split_ = 0, block_ = 0;
     std::int64_t inner_ = 1;                     // products of the reduced variables with loops of their own
     Index first_outer_ = 0, first_reduced_ = 0;  // of the block: without and with those
-    int sums_ = -1;
+    int sums_ = -1, waiting_ = -1;
     std::vector<StageDigit> stage_;
     Indices positions_;  // of the window, over the region's variables
     int stage_buffer_ = -1;
@@ -529,8 +571,10 @@ void lower_contraction(const Program& program, const Partition& partition, const
     if (tiling.packed && tiling.rows_once) result.kernels.push_back(writer().write_packed_rows(name + "_rows"));
     if (tiling.packed && tiling.columns_once)
         result.kernels.push_back(writer().write_packed_columns(name + "_columns"));
-    result.kernels.push_back(writer().write_product(tiling.splits > 1 ? name + "_parts" : name));
+    const bool finished = tiling.splits == 1 && !tiling.finished_apart();
+    result.kernels.push_back(writer().write_product(finished ? name : name + "_sums"));
     if (tiling.splits > 1) result.kernels.push_back(writer().write_combination(name));
+    if (tiling.splits == 1 && tiling.finished_apart()) result.kernels.push_back(writer().write_finish(name));
 }
 
 }  // namespace topstitch::stitch

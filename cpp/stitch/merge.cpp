@@ -189,6 +189,14 @@ private:
         if (merged.has_reduce) {
             if (std::string reason = check_reductions(merged); !reason.empty()) return reason;
         }
+        if (merged.has_contraction) {
+            for (OpId op : producer_.has_contraction ? consumer_ops_ : producer_ops_) {
+                const double cost = context_.accesses[static_cast<std::size_t>(op)].cost;
+                if (cost <= max_cost_beside_contraction) continue;
+                return concat("`", context_.graph.op(op).def->name, "` (cost ", cost,
+                              ") gains from loops along memory, and a product in tiles has none");
+            }
+        }
         if (consumer_repeats) return "it is larger than what reads it, which would be computed many times";
         if (producer_repeats || !bijective || scatters()) {
             // The base and the updates of a scatter have loops of their own: neither is repeated for the other.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace topstitch::stitch {
 
@@ -15,29 +16,36 @@ using loopir::VarId;
 constexpr int rows_by_one_vector = 4;
 constexpr int split_chunks = 32;
 constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
+constexpr double max_cost_together = 1500;           // of those: the code is written out for each
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
 // Iterations of the lanes that read across memory before the next lines are begun: as many lines, and pages, are in
-// use.
+// use. A multiple of every number of lanes, for squares that are turned in registers.
 constexpr std::int64_t crossing_block = 32;
 constexpr std::int64_t min_crossing_step = 64;  // elements; nearer ones share pages
 
-// Whether the index depends on the two variables as on one that counts through both: first * inner + second.
-bool walks_as_one(const Index& index, VarId first, VarId second, const Dim& inner) {
-    Dim outer_step = 0;
-    Dim inner_step = 0;
-    for (const Index::Part& part : index.parts()) {
-        const IndexTerm& term = part.term;
-        if (term.kind == IndexTerm::Kind::var) {
-            if (term.var == first) outer_step = part.coefficient;
-            if (term.var == second) inner_step = part.coefficient;
-        } else if (term.inner != nullptr && !walks_as_one(*term.inner, first, second, inner)) {
-            return false;
-        }
+// Two variables that are walked as one, which counts through both: first * inner + second. It takes the number of the
+// first.
+struct Walk {
+    VarId first;
+    VarId second;
+    Dim outer;
+    Dim inner;
+
+    // The index as a function of that one; nothing when it depends on the two in another way.
+    std::optional<Index> over_one(const Index& index) const {
+        const Index one = Index::var(first, outer * inner);
+        const Index result = index.substitute([&](VarId var, const Dim& extent) {
+            if (var == first) return Index(0);
+            return var == second ? one : Index::var(var, extent);
+        });
+        const Index both = Index::var(first, outer) * inner + Index::var(second, inner);
+        const Index again = result.substitute(
+            [&](VarId var, const Dim& extent) { return var == first ? both : Index::var(var, extent); });
+        return again == index ? std::optional(result) : std::nullopt;
     }
-    return outer_step == inner_step * inner;
-}
+};
 
 // In how many iterations in a row the index repeats its values, as v // 64 * 16 + v % 16 does in 64: four iterations
 // have each of 16 values. Run together, they share what is computed from it. 1: it does not repeat.
@@ -109,11 +117,18 @@ private:
         substitute(fresh);
     }
 
+    static Index substituted(const Index& index, const std::vector<Index>& fresh) {
+        return index.substitute([&fresh](VarId var, const Dim&) { return fresh[static_cast<std::size_t>(var)]; });
+    }
+    static std::vector<Index> substituted(std::vector<Index> indices, const std::vector<Index>& fresh) {
+        for (Index& index : indices) index = substituted(index, fresh);
+        return indices;
+    }
+
     void substitute(const std::vector<Index>& fresh) {
-        const auto lookup = [&fresh](VarId var, const Dim&) { return fresh[static_cast<std::size_t>(var)]; };
-        for (Index& index : region_vars_) index = index.substitute(lookup);
-        for (RegionAccess& access : accesses_) access.offset = access.offset.substitute(lookup);
-        for (Index& use : index_uses_) use = use.substitute(lookup);
+        region_vars_ = substituted(std::move(region_vars_), fresh);
+        for (RegionAccess& access : accesses_) access.offset = substituted(access.offset, fresh);
+        index_uses_ = substituted(std::move(index_uses_), fresh);
     }
 
     // Outer axes before row axes; within each, large strides of the main access first.
@@ -152,10 +167,12 @@ private:
             const auto first = static_cast<VarId>(a);
             const auto second = static_cast<VarId>(a + 1);
             const Dim inner = axes_[a + 1].extent;
-            const bool uses_fit = std::all_of(index_uses_.begin(), index_uses_.end(), [&](const Index& use) {
-                return walks_as_one(use, first, second, inner);
-            });
-            if (!uses_fit) continue;
+            const Walk walk{first, second, axes_[a].extent, inner};
+            std::vector<Index> uses;
+            for (const Index& use : index_uses_) {
+                if (std::optional<Index> over_one = walk.over_one(use)) uses.push_back(*std::move(over_one));
+            }
+            if (uses.size() < index_uses_.size()) continue;
             const bool uniform = std::all_of(accesses_.begin(), accesses_.end(), [&](const RegionAccess& access) {
                 const Dim outer_step = access.offset.coefficient_of(first);
                 const Dim inner_step = access.offset.coefficient_of(second);
@@ -176,6 +193,8 @@ private:
             axes_[a].extent = extent;
             axes_.erase(axes_.begin() + static_cast<std::ptrdiff_t>(a) + 1);
             substitute(fresh);
+            fresh[a] = Index::var(first, extent);
+            index_uses_ = substituted(uses, fresh);
             return true;
         }
         return false;
@@ -230,11 +249,10 @@ private:
         return best;
     }
 
-    // The outer axis along which a load is contiguous that takes long steps along the lanes, as in a transposition into
-    // a strided result: -1 when there is none. What the lanes read is soon read again there, if it is still in the
-    // cache.
+    // The outer axis along which a load is contiguous that takes long steps along the lanes, as in a transposition: -1
+    // when there is none. What the lanes read is soon read again there, if it is still in the cache.
     int choose_crossing(int vector) const {
-        if (program_.layouts.empty() || region_.has_reduce || vector < 0) return -1;
+        if (region_.has_reduce || vector < 0) return -1;
         if (estimate(axes_[static_cast<std::size_t>(vector)].extent) <= crossing_block) return -1;
         for (const RegionAccess& access : accesses_) {
             const Dim step = access.offset.coefficient_of(static_cast<VarId>(vector));
@@ -291,20 +309,24 @@ private:
             const std::vector<Index> digits = add_digits(extents);
             for (std::size_t k = 0; k < axes.size(); ++k) axis_index[axes[k]] = digits[k];
         };
-        // The lanes in blocks, each for all positions of `crossing` before the next.
+        // Squares of lanes by positions of `crossing`.
         const auto add_blocks = [&](std::size_t lanes, std::size_t crossing) {
             std::erase(rest, crossing);
             std::vector<Dim> extents;
             for (std::size_t a : rest) extents.push_back(axes_[a].extent);
-            const Dim& extent = axes_[lanes].extent;
-            extents.push_back(ceil_div(extent, crossing_block));
-            extents.push_back(axes_[crossing].extent);
+            for (const std::size_t a : {lanes, crossing}) extents.push_back(ceil_div(axes_[a].extent, crossing_block));
             const std::vector<Index> digits = add_digits(extents);
             for (std::size_t k = 0; k < rest.size(); ++k) axis_index[rest[k]] = digits[k];
-            axis_index[crossing] = digits.back();
-            const Index first = digits[rest.size()] * Dim(crossing_block);
-            axis_index[lanes] =
-                first + add_loop(schedule.outer, {"", Dim(crossing_block), false, true, 1, Index(extent) - first});
+            const auto add_block = [&](std::size_t a, const Index& number, bool vector) {
+                const Dim& extent = axes_[a].extent;
+                const Index first = number * Dim(crossing_block);
+                LoopSpec spec{"", Dim(crossing_block), false, vector};
+                const bool whole = extent.is_known() && extent.value() % crossing_block == 0;
+                if (!whole) spec.limit = Index(extent) - first;
+                axis_index[a] = first + add_loop(schedule.outer, spec);
+            };
+            add_block(crossing, digits.back(), false);
+            add_block(lanes, digits[rest.size()], true);
         };
 
         if (tiled >= 0) {
@@ -357,7 +379,8 @@ private:
         std::int64_t span = 1;
         for (const Index& use : index_uses_) span = std::max(span, span_of_repeats(use, static_cast<VarId>(vector)));
         const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
-        const int repeats = static_cast<int>(std::clamp<std::int64_t>(span / lanes, 1, max_repeats));
+        int repeats = static_cast<int>(std::clamp<std::int64_t>(span / lanes, 1, max_repeats));
+        while (repeats > 1 && repeats * cost > max_cost_together) repeats /= 2;
         const auto choose = [&](LoopSpec& loop, bool row) {
             if (!loop.vector) return;
             if (region_.has_contraction && !row) {

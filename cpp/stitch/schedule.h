@@ -52,6 +52,10 @@ struct Tiling {
     bool one_block = false;  // which is all of it
     // Results are finished while their sums are in registers; else the sums of a tile wait in memory.
     bool in_registers = false;
+    // Results lie across memory in a panel, and so does what they are combined with: a second kernel finishes them. Its
+    // loops, from the outside in; the last so many run in lanes as one.
+    std::vector<loopir::VarId> finish;
+    int finish_lanes = 0;
     // The reduced axis is split among this many tiles, and a second kernel adds their sums.
     int splits = 1;
     int unroll = 1;  // vectors of results that are finished together, when sums wait in memory
@@ -71,6 +75,7 @@ struct Tiling {
     int deciding_reduce = 0;  // so many, the first, decide whether there is a product
 
     bool staged() const { return !stage.empty(); }
+    bool finished_apart() const { return !finish.empty(); }
     int panel_columns() const { return panel_vectors * lanes; }
 };
 

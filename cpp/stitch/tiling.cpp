@@ -100,6 +100,12 @@ double TilingChooser::cost_of_results() const {
     return cost;
 }
 
+// Whether results are finished while they fill the registers, by code that is written out for each: it must be short,
+// which stores lane by lane are not.
+bool TilingChooser::finished_in_registers(const Tiling& tiling) const {
+    return cost_of_results() <= max_register_cost && is_contiguous(tiling.columns);
+}
+
 // Raises the number of tiles until all threads have equal shares, if there is work enough and tiles can be had.
 void TilingChooser::share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
                           std::int64_t others) const {
@@ -244,7 +250,7 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(reduce, max_block);
     tiling.block = known ? ceil_div(reduce, blocks) : max_block;
 
-    tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+    tiling.in_registers = tiling.one_block && finished_in_registers(tiling);
     const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
     const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
     // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
@@ -265,7 +271,7 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     tiling.columns_once = (column_uses - 1) * columns * reduce > worth_a_launch;
     std::int64_t most_columns = column_panels;
     if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
-    if (!tiling.in_registers) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
+    if (!tiling.one_block) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
     std::int64_t column_tiles = ceil_div(column_panels, most_columns);
     share(tiling, work, column_panels, column_tiles, row_tiles);
     tiling.column_panels = ceil_div(column_panels, column_tiles);
@@ -307,6 +313,7 @@ std::string str(const Tiling& tiling, const Region& region) {
     if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
     if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";
     if (!tiling.packed) text += ", read in place";
+    if (tiling.finished_apart()) text += ", finished along memory";
     return text;
 }
 

@@ -38,6 +38,7 @@ private:
     bool is_contiguous(const std::vector<VarId>& vars) const;   // in what is stored
     void sort_by_store(std::vector<VarId>& vars) const;
     double cost_of_results() const;
+    bool finished_in_registers(const Tiling& tiling) const;
     void share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
                std::int64_t others = 1) const;
 
@@ -69,6 +70,8 @@ private:
     };
     double choose_registers(Tiling& tiling, const Reads& reads, double finish) const;
     void choose_reduce_loops(Tiling& tiling) const;
+    int count_scattered(const Tiling& tiling) const;
+    void choose_finish(Tiling& tiling) const;
     std::int64_t operand_stride(VarId var) const;
     void choose_stage(Tiling& tiling) const;
     void sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars) const;

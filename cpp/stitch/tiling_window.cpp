@@ -1,6 +1,7 @@
 // Chooses the tiles of a contraction whose first factor lies behind a window: convolutions and their gradients.
 // The factor is staged, each element once and with its padding, so that tiles read it through plain strides.
 #include <algorithm>
+#include <set>
 
 #include "stitch/tiling.h"
 
@@ -15,7 +16,6 @@ constexpr std::int64_t max_sums = 32 << 10;                     // of a tile who
 constexpr std::int64_t panels_of_a_tile = 64;
 constexpr std::int64_t tiles_for_each_thread = 4;
 constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thread
-constexpr double max_register_cost = 8;          // of what the sums go through while they fill the registers
 constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
 constexpr double latency = 4;  // cycles from one product to the next of the same sum
@@ -65,6 +65,7 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
     sort_by_stage(tiling, tiling.reduce);
     choose_reduce_loops(tiling);
     choose_tiles(tiling);
+    choose_finish(tiling);
     return tiling;
 }
 
@@ -105,7 +106,8 @@ std::optional<TilingChooser::Candidate> TilingChooser::batch_in_lanes(const Tili
     Tiling& tiling = candidate.tiling;
     if (tiling.batch.empty() || !is_contiguous(tiling.batch)) return std::nullopt;
     const VarId lane = tiling.batch.back();
-    if (operand_stride(lane) != 1) return std::nullopt;
+    // Lanes of which some have a product and others have none would not run together.
+    if (operand_stride(lane) != 1 || deciding_[static_cast<std::size_t>(lane)]) return std::nullopt;
     tiling.batch.pop_back();
     tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end());
     tiling.columns = {lane};
@@ -166,7 +168,44 @@ void TilingChooser::choose_reduce_loops(Tiling& tiling) const {
     const std::int64_t chunk =
         tiling.one_block ? count(outer) : std::max<std::int64_t>(max_inner / std::max<std::int64_t>(inner, 1), 1);
     tiling.block = std::max<std::int64_t>(chunk, 1) * inner;
-    tiling.in_registers = tiling.one_block && cost_of_results() <= max_register_cost;
+    tiling.in_registers = tiling.one_block && finished_in_registers(tiling);
+}
+
+// How many tensors are stored or read at the results, whose columns lie across memory.
+int TilingChooser::count_scattered(const Tiling& tiling) const {
+    if (is_contiguous(tiling.columns)) return 0;
+    const auto depends = [](const Index& offset, const std::vector<VarId>& vars) {
+        return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return offset.depends_on(v); });
+    };
+    std::set<TensorRef> tensors;
+    for (const RegionAccess& access : accesses_) {
+        if (depends(access.offset, tiling.reduce) || !depends(access.offset, tiling.columns)) continue;
+        // A bias lies along one of the sides only.
+        const bool whole = depends(access.offset, tiling.rows) || depends(access.offset, tiling.batch);
+        if (access.store || whole) tensors.insert(access.tensor);
+    }
+    return static_cast<int>(tensors.size());
+}
+
+// Results whose columns lie across memory are stored lane by lane, and so is all read that they are combined with. From
+// two such tensors on it is quicker to leave the sums as they are, and to finish them in the order of memory.
+void TilingChooser::choose_finish(Tiling& tiling) const {
+    if (!tiling.one_block || tiling.row_factor != 0 || tiling.columns.empty()) return;
+    const bool phases = std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end();
+    if (count_scattered(tiling) < (phases ? 1 : 2)) return;
+    for (const std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
+        tiling.finish.insert(tiling.finish.end(), vars->begin(), vars->end());
+    }
+    sort_by_store(tiling.finish);
+    const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
+    std::int64_t together = 1;
+    for (auto var = tiling.finish.rbegin(); var != tiling.finish.rend() && together < tiling.lanes; ++var) {
+        if (*var == tiling.columns.back() || stride(store->offset, *var) != together) break;
+        together *= estimate(extent(*var));
+        ++tiling.finish_lanes;
+    }
+    tiling.in_registers = tiling.finish_lanes > 0;  // which the sums leave as they are
+    if (!tiling.in_registers) tiling.finish.clear();
 }
 
 // How far apart neighbours along a variable lie in the windows' operand; 0 when it is not known.
@@ -188,6 +227,9 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
     const std::vector<bool> direct = over_region_vars(access(contraction_).window_vars);
     VarId lane = tiling.columns.empty() ? VarId{-1} : tiling.columns.back();
     if (lane >= 0 && !used_[0][static_cast<std::size_t>(lane)]) lane = -1;
+    // Lanes of the last panel read past the last column.
+    std::int64_t past = tiling.panel_columns();
+    if (lane >= 0 && extent(lane).is_known()) past = ceil_div(extent(lane).value(), past) * past - extent(lane).value();
     std::vector<VarId> vars;
     for (std::size_t v = 0; v < direct.size(); ++v) {
         if (direct[v]) vars.push_back(static_cast<VarId>(v));
@@ -197,7 +239,7 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
     std::optional<Tiling::StageAxis> last;
     std::vector<Tiling::StageAxis> channels;
     for (VarId var : vars) {
-        const Tiling::StageAxis axis{var, -1, 1, var == lane ? tiling.panel_columns() : 0};
+        const Tiling::StageAxis axis{var, -1, 1, var == lane ? past : 0};
         if (var == lane || (lane < 0 && operand_stride(var) == 1)) {
             last = axis;
         } else {
@@ -209,7 +251,7 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
         Tiling::StageAxis axis{-1, static_cast<int>(p)};
         if (lane >= 0 && positions_[p].depends_on(lane)) {
             axis.parts = positions_[p].coefficient_of(lane).value();
-            axis.slack = tiling.panel_columns();
+            axis.slack = past;
             last = axis;
         } else {
             positions.push_back(axis);

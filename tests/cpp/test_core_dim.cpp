@@ -2,8 +2,11 @@
 // Random expressions are checked in test_core_dim_random.cpp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "topstitch/dim.h"
 #include "topstitch/error.h"
@@ -255,4 +258,34 @@ TEST_CASE("misuse is an error and not a crash") {
     CHECK_NOTHROW(Dim::symbol("größe_1.x"));
     CHECK_THROWS_AS(s.value(), InternalError);
     CHECK_THROWS_AS(Dim(3).symbol_name(), InternalError);
+}
+
+TEST_CASE("questions are answered alike however often and in whichever thread they are asked") {
+    constexpr int questions = 6000;  // more than are remembered
+    const auto ask = [](int n) {
+        return std::vector<Dim>{floor_div(n * s + 7 * t, n), mod(n * s + 3, 2 * n), min(n * s, t + n), n * s - n * t};
+    };
+    const auto check = [&](const std::vector<Dim>& answers, std::int64_t n) {
+        const std::vector<std::int64_t> expected = {5 + 21 / n, (5 * n + 3) % (2 * n), std::min(5 * n, 3 + n), 2 * n};
+        for (std::size_t k = 0; k < answers.size(); ++k) {
+            const std::int64_t value = answers[k].evaluate([](std::string_view name) { return name == "s0" ? 5 : 3; });
+            if (value != expected[k]) CHECK(value == expected[k]);
+        }
+    };
+    std::vector<std::vector<Dim>> first;
+    for (int n = 1; n <= questions; ++n) {
+        first.push_back(ask(n));
+        check(first.back(), n);
+    }
+    const auto again = [&](bool& equal) {
+        for (int n = questions; n > 0; --n) equal = equal && ask(n) == first[static_cast<std::size_t>(n) - 1];
+    };
+    bool here = true, there = true;
+    std::thread thread([&] { again(there); });
+    again(here);
+    thread.join();
+    CHECK(here);
+    CHECK(there);
+    // An error is not remembered as an answer.
+    for (int k = 0; k < 2; ++k) CHECK_THROWS_AS(std::numeric_limits<std::int64_t>::max() * s + s, UserError);
 }

@@ -280,3 +280,12 @@ TEST_CASE("index: a negative divisor is refused, and an extent of 0 is never ask
     CHECK_THROWS_WITH_AS(mod(Index::var(0, 4), -3), "mod: the divisor of an index is -3; it must not be negative",
                          InternalError);
 }
+
+TEST_CASE("index: blocks of a flattened axis walk through a view as through the whole") {
+    // 242 is no multiple of 7 or 49: the quotients and remainders of a block's first position are spread over the sum.
+    const Indices at = vars({13, 242});
+    const Index flat = at[0] * Dim(242) + at[1];
+    CHECK(flatten(unflatten(flat, {64, 7, 7}), {64, 7, 7}) == flat);
+    CHECK(floor_div(floor_div(flat, 7), 7) == floor_div(flat, 49));
+    CHECK(floor_div(at[0] * Dim(5) + floor_div(at[1], 7), 3).str() == "i0 + ((14*i0 + i1) // 21)");
+}

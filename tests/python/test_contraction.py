@@ -159,6 +159,21 @@ def test_bias_and_activation_are_stitched(m: int, n: int, k: int) -> None:
     assert_sum_of_products(got_y, gelu(expected), 1.2 * bound, k, "gelu")
 
 
+@pytest.mark.parametrize("rows", [61, -1])
+@pytest.mark.parametrize("activated", [False, True])
+def test_results_that_lie_across_memory(rows: int, activated: bool) -> None:
+    a, b, bias = random((61, 90)), random((90, 83), seed=1), random((83,), seed=2)
+    graph = ts.Graph()
+    x = graph.placeholder((rows, 90))
+    y = x @ graph.constant(b) + bias
+    y = ts.transpose(ts.gelu(y) if activated else y, (1, 0))
+    executable = graph.compile([x], y)
+    assert executable.report().regions[-1]["schedule"].startswith("product of")
+    expected = a.astype(np.float64) @ b + bias
+    expected = (gelu(expected) if activated else expected).T
+    np.testing.assert_allclose(np.asarray(executable.run(a)), expected, atol=1e-4)
+
+
 def test_update_in_place() -> None:
     a, g, w0 = random((300, 70)), random((300, 50), seed=1), random((70, 50), seed=2)
     graph = ts.Graph()

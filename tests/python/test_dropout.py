@@ -28,6 +28,32 @@ def test_mask(rate: float, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(np.asarray(graph.run({x: array}, y)), expected, rtol=3e-7)
 
 
+@pytest.mark.parametrize("stitch", [True, False])
+def test_masks_of_several_axes_are_drawn_along_memory(stitch: bool) -> None:
+    graph = ts.Graph(seed=5)
+    x = graph.placeholder((-1, 8, 14, 14))
+    executable = graph.compile([x], ts.dropout(x, 0.4), stitch=stitch)
+    shape = (3, 8, 14, 14)
+    expected = kept(0, 0, 5, shape, 0.4)
+    np.testing.assert_array_equal(np.asarray(executable.run(np.ones(shape, np.float32))) != 0, expected)
+    # Neighbours share blocks of random words, which a loop over one axis of the four would draw again and again.
+    schedules = {region["operations"][0].split(" ")[0]: region["schedule"] for region in executable.report().regions}
+    assert "i0(1568*s000)" in schedules["draw_bernoulli"]
+
+
+def test_masks_are_not_drawn_by_products() -> None:
+    graph = ts.Graph(seed=2)
+    x = graph.placeholder((-1, 3, 14, 14))
+    weights = graph.constant(np.ones((4, 3, 3, 3), np.float32))
+    executable = graph.compile([x], ts.dropout(ts.conv2d(x, weights, padding=1), 0.3))
+    refusals = [reason for reason in executable.report().kept_apart if "draw_bernoulli" in reason]
+    assert any("gains from loops along memory" in reason for reason in refusals)
+    result = np.asarray(executable.run(np.ones((2, 3, 14, 14), np.float32)))
+    np.testing.assert_array_equal(result != 0, kept(0, 0, 2, (2, 4, 14, 14), 0.3))
+    middle = result[:, :, 1:-1, 1:-1]
+    np.testing.assert_allclose(middle[middle != 0], 27 / 0.7, rtol=1e-6)  # 3 * 3 * 3 ones, scaled
+
+
 def test_expected_value() -> None:
     graph = ts.Graph(seed=1)
     y = ts.dropout(graph.constant(np.ones(1 << 18, np.float32)), 0.3)

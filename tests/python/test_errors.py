@@ -101,6 +101,11 @@ ROWS: dict[str, tuple[Callable[[Fixture], Any], type[Exception], str]] = {
         r"\(3, 2\)",
     ),
     "compile for a wrong shape": (lambda f: f.g.compile({f.x: ts.ShapedType((3, 5))}, f.y), ValueError, "declared"),
+    "compile without a feed": (
+        lambda f: f.g.compile({f.x: ts.ShapedType((-1, 4))}, f.y + f.g.placeholder((-1, 2), name="z")),
+        ValueError,
+        "placeholder 'z' is needed",
+    ),
 }
 
 

@@ -1,10 +1,11 @@
-"""The GAN: losses, gradients and steps of both networks are PyTorch's, with the same masks; runs repeat and resume.
+"""The GAN: losses, gradients and steps of both networks are PyTorch's, with the same draws; runs repeat and resume.
 
 Gradients are selective: a step of one network leaves the parameters of the other as they are.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,30 @@ def model(dropout: float) -> Gan:
 
 
 def feeds_of(gan: Gan, seed: int) -> dict[ts.Tensor, np.ndarray]:
-    random = np.random.default_rng(seed)
-    return gan.step_feeds(random.standard_normal((BATCH, 1, 28, 28), dtype=np.float32), random)
+    return {gan.images: np.random.default_rng(seed).standard_normal((BATCH, 1, 28, 28), dtype=np.float32)}
+
+
+@dataclass
+class Step:
+    """What a run gave, and what it drew for that: the noise, and which values its dropouts kept."""
+
+    results: dict[str, np.ndarray]
+    images: np.ndarray
+    noise: np.ndarray
+    kept: list[np.ndarray]
+
+
+def run_step(
+    gan: Gan, seed: int, targets: dict[str, ts.Tensor] | None = None, operations: list[ts.Operation] | None = None
+) -> Step:
+    """Run targets beside both losses."""
+    feeds = feeds_of(gan, seed)
+    targets = (targets or {}) | {"discriminator": gan.discriminator_loss, "generator": gan.generator_loss}
+    draws = {"noise": gan.noise} | {f"dropped{k}": dropped for k, dropped in enumerate(gan.dropped)}
+    got = {name: np.asarray(value) for name, value in gan.graph.run(feeds, targets | draws, operations).items()}
+    # What is kept is 0 by chance only.
+    kept = [got[f"dropped{k}"] != 0 for k in range(len(gan.dropped))]
+    return Step({name: got[name] for name in targets}, feeds[gan.images], got["noise"], kept)
 
 
 class TorchGan:
@@ -64,32 +87,33 @@ class TorchGan:
         x = F.conv_transpose2d(norm(x, "norm2"), self.values["generator.expand2.weights"], None, 2, 2, 1)
         return torch.tanh(x + self.values["generator.expand2.bias"])
 
-    def judge(self, x: Any, masks: list[Any]) -> Any:
+    def judge(self, x: Any, kept: list[np.ndarray]) -> Any:
+        import torch
         from torch.nn import functional as F
 
         for name in ("conv1", "conv2"):
             weights, bias = (self.values[f"discriminator.{name}.{part}"] for part in ("weights", "bias"))
             x = F.leaky_relu(F.conv2d(x, weights, bias.flatten(), 2, 2), 0.2)
             if self.dropout:
-                x = x * (masks.pop(0) >= np.float32(self.dropout)) / (1 - self.dropout)
+                x = x * torch.from_numpy(kept.pop(0)) / (1 - self.dropout)
         return x.flatten(1) @ self.values["discriminator.dense.weights"] + self.values["discriminator.dense.bias"]
 
-    def losses(self, images: np.ndarray, noise: np.ndarray, masks: list[np.ndarray]) -> tuple[Any, Any]:
+    def losses(self, step: Step) -> tuple[Any, Any]:
         import torch
         from torch.nn import functional as F
 
-        uniform = [torch.from_numpy(mask) for mask in masks]
-        real = self.judge(torch.from_numpy(images).double(), uniform)
-        fake = self.judge(self.generate(torch.from_numpy(noise).double()), uniform)
+        kept = list(step.kept)
+        real = self.judge(torch.from_numpy(step.images).double(), kept)
+        fake = self.judge(self.generate(torch.from_numpy(step.noise).double()), kept)
         entropy = F.binary_cross_entropy_with_logits
         ones, zeros = torch.ones_like(real), torch.zeros_like(real)
         return entropy(real, ones) + entropy(fake, zeros), entropy(fake, ones)
 
-    def gradients(self, feeds: list[np.ndarray]) -> tuple[list[float], dict[str, Any]]:
+    def gradients(self, step: Step) -> tuple[list[float], dict[str, Any]]:
         """Both losses, and the gradient of each network's parameters with respect to its own loss."""
         import torch
 
-        losses = self.losses(feeds[0], feeds[1], feeds[2:])
+        losses = self.losses(step)
         result = {}
         for loss, network in zip(losses, ("discriminator", "generator"), strict=True):
             mine = self.of(network)
@@ -103,33 +127,46 @@ def assert_close(ours: object, theirs: Any, factor: float, what: str) -> None:
     assert difference <= factor * np.abs(expected).max(), what
 
 
+def assert_losses_equal(step: Step, losses: list[float], rtol: float) -> None:
+    np.testing.assert_allclose([step.results[name] for name in ("discriminator", "generator")], losses, rtol=rtol)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_losses_and_gradients_are_those_of_pytorch(dropout: float) -> None:
     gan = model(dropout)
-    feeds = feeds_of(gan, 1)
-    losses, expected = TorchGan(gan, dropout).gradients(list(feeds.values()))
     gradients = ts.gradients(gan.discriminator_loss, gan.discriminator)
     gradients |= ts.gradients(gan.generator_loss, gan.generator)
+    step = run_step(gan, 1, {tensor.name: gradient for tensor, gradient in gradients.items()})
+    losses, expected = TorchGan(gan, dropout).gradients(step)
     assert len(gradients) == len(expected) == 14
-    got = gan.graph.run(feeds, {tensor.name: gradient for tensor, gradient in gradients.items()})
-    for name, gradient in got.items():
-        assert_close(gradient, expected[name], 2e-5, name)
-    ours = gan.graph.run(feeds, [gan.discriminator_loss, gan.generator_loss])
-    np.testing.assert_allclose([float(loss) for loss in ours], losses, rtol=2e-6)
+    for name, gradient in expected.items():
+        assert_close(step.results[name], gradient, 2e-5, name)
+    assert_losses_equal(step, losses, 2e-6)
 
 
 def test_one_run_takes_a_step_of_both() -> None:
     gan = model(0.3)
     reference = TorchGan(gan, 0.3)
     for seed in range(2):
-        feeds = feeds_of(gan, seed)
-        losses, gradients = reference.gradients(list(feeds.values()))
-        ours = gan.graph.run(feeds, [gan.discriminator_loss, gan.generator_loss], gan.updates)
-        np.testing.assert_allclose([float(loss) for loss in ours], losses, rtol=1e-5)
+        step = run_step(gan, seed, operations=gan.updates)
+        losses, gradients = reference.gradients(step)
+        assert_losses_equal(step, losses, 1e-5)
         for name, gradient in gradients.items():
             reference.values[name].data -= RATE * gradient
     for parameter in gan.generator + gan.discriminator:
         assert_close(gan.graph.variable_value(parameter), reference.values[parameter.name], 2e-5, parameter.name)
+
+
+def test_each_step_draws_anew() -> None:
+    gan = model(0.3)
+    steps = [run_step(gan, 0) for _ in range(2)]
+    assert not np.array_equal(steps[0].noise, steps[1].noise)
+    for first, second in zip(steps[0].kept, steps[1].kept, strict=True):
+        assert not np.array_equal(first, second)
+        assert abs(first.mean() - 0.7) < 5 * (0.3 * 0.7 / first.size) ** 0.5  # five standard deviations
+    noise = steps[0].noise
+    assert abs(noise.mean()) < 5 / noise.size**0.5
+    assert abs(noise.var() - 1) < 5 * (2 / noise.size) ** 0.5
 
 
 def test_a_step_of_one_network_leaves_the_other() -> None:
@@ -148,14 +185,13 @@ def test_a_step_of_one_network_leaves_the_other() -> None:
 
 def test_samples_use_running_means() -> None:
     gan = model(0.0)
-    feeds = feeds_of(gan, 1)
-    noise = feeds[gan.noise]
-    x = (noise.astype(np.float64) @ np.asarray(gan.graph.variable_value(gan.generator[0]))).reshape(BATCH, 128, 49)
-    gan.graph.run(feeds, None, gan.updates)
+    weights = np.asarray(gan.graph.variable_value(gan.generator[0]))
+    noise = run_step(gan, 1, operations=gan.updates).noise
+    x = (noise.astype(np.float64) @ weights).reshape(BATCH, 128, 49)
     values = {variable.name: gan.graph.variable_value(variable) for variable in gan.graph.variables}
-    mean, variance = (np.asarray(values[f"generator.norm1.{what}"])[:, 0, 0] for what in ("mean", "variance"))
+    mean, variance = (np.asarray(values[f"generator.norm1.{what}"]) for what in ("mean", "variance"))
     np.testing.assert_allclose(mean, 0.1 * x.mean((0, 2)), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(variance, 0.9 + 0.1 * x.var((0, 2)), rtol=1e-5)
+    np.testing.assert_allclose(variance, 0.9 + 0.1 * x.var((0, 2), ddof=1), rtol=1e-5)
     # Each sample is drawn for itself: its neighbours in the batch do not matter.
     np.testing.assert_allclose(gan.draw(noise)[2:3], gan.draw(noise[2:3]), atol=1e-6)
 
