@@ -48,10 +48,18 @@ def sgd_updates(
 
 
 def adam_updates(
-    graph: ts.Graph, loss: ts.Tensor, parameters: Sequence[ts.Tensor], learning_rate: float, beta1: float = 0.9
+    graph: ts.Graph,
+    loss: ts.Tensor,
+    parameters: Sequence[ts.Tensor],
+    learning_rate: float,
+    beta1: float = 0.9,
+    max_norm: float | None = None,
 ) -> list[ts.Operation]:
-    """The same with a step of Adam."""
+    """The same with a step of Adam, perhaps of gradients that are clipped: together no longer than `max_norm`."""
     gradients = ts.gradients(loss, parameters)
+    if max_norm is not None:
+        *clipped, _ = ts.clip_by_global_norm([gradients[parameter] for parameter in parameters], max_norm=max_norm)
+        gradients = dict(zip(parameters, clipped, strict=True))
     step = graph.variable(np.float32(0), name=f"{parameters[0].name}.step")
     updates = [step.assign(step + 1.0)]
     for parameter in parameters:
@@ -124,19 +132,21 @@ class TrainingRun:
         for name, value in values.items():
             self.curves[name].append(value)
 
-    def print_steps(self, times: Sequence[float], batch: int) -> None:
-        """Say how many steps were taken and how long one took, of the seconds of each."""
+    def print_steps(self, times: Sequence[float], what: str) -> None:
+        """Say how many steps of what were taken and how long one took, of the seconds of each."""
         if times:
-            print(f"{len(times)} steps of {batch} images, {statistics.median(times) * 1e3:.2f} ms each (median)")
+            print(f"{len(times)} steps of {what}, {statistics.median(times) * 1e3:.2f} ms each (median)")
         else:
             print(
                 f"the checkpoint has {self.epochs} epochs already; --epochs names how many there should be in the end"
             )
 
-    def use_data(self, checksum: int) -> None:
-        """Tell which data the run is about. A resumed run must have the same."""
+    def use_data(self, checksum: int, option: str = "--data") -> None:
+        """Tell which data the run is about, which an option names. A resumed run must have the same."""
         if self.settings.setdefault("data", checksum) != checksum:
-            raise ExampleError(f"{self.checkpoint} comes from a run with other data; give --data as it was given then")
+            raise ExampleError(
+                f"{self.checkpoint} comes from a run with other data; give {option} as it was given then"
+            )
 
     def restore(self, graph: ts.Graph) -> None:
         """Give the variables the values of the checkpoint, if the run is resumed: all of them or none."""

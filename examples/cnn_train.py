@@ -119,7 +119,7 @@ def train(options: argparse.Namespace) -> None:
         save_curves(
             picture, [("step", "loss", {"loss": loss}), ("epoch", "accuracy, held out", {"accuracy": accuracy})]
         )
-        run.print_steps(times, batch)
+        run.print_steps(times, f"{batch} images")
         print(f"last loss {loss[-1]:.4f}, accuracy {accuracy[-1]:.2%} on {len(held_out)} images that were held out")
         print(f"wrote {run.checkpoint} and {picture}")
 

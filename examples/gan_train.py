@@ -178,7 +178,7 @@ def train(options: argparse.Namespace) -> None:
         save_curves(curves, [("step", "loss", run.curves)])
         noise = np.random.default_rng([seed]).standard_normal((64, NOISE), dtype=np.float32)
         save_grid(samples, model.draw(noise), columns=8, low=-1, high=1)
-        run.print_steps(times, batch)
+        run.print_steps(times, f"{batch} images")
         last = {name: values[-1] for name, values in run.curves.items()}
         print(f"last losses: discriminator {last['discriminator']:.3f}, generator {last['generator']:.3f}")
         print(f"wrote {run.checkpoint}, {curves} and {samples}")

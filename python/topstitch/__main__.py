@@ -18,6 +18,7 @@ EXAMPLES = {
     "digits": "train a classifier on scikit-learn's handwritten digits, in seconds",
     "cnn_train": "train a convolutional one, on them or on MNIST, with checkpoints",
     "gan_train": "train a generator of digits against a discriminator, both in one graph",
+    "lstm_char": "train a writer of text, character by character, and let it write",
     "overlap": "prepare the next batch while the last one is computed, and print the gain",
 }
 
