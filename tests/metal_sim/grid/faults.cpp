@@ -8,7 +8,6 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 
 namespace metal_sim {
 
@@ -42,9 +41,10 @@ void on_timeout(int signal, siginfo_t *, void *) {
     siglongjmp(recovery, 1);
 }
 
-void install_handlers() {
-    static std::once_flag once;
-    std::call_once(once, [] {
+// Our handlers, while this lives: test frameworks change them between tests.
+class Handlers {
+public:
+    Handlers() {
         struct sigaction action{};
         action.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigemptyset(&action.sa_mask);
@@ -52,9 +52,14 @@ void install_handlers() {
         for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &action, &previous[i]);
         action.sa_flags |= SA_RESTART;
         action.sa_sigaction = on_timeout;
-        sigaction(timeout_signal(), &action, nullptr);
-    });
-}
+        sigaction(timeout_signal(), &action, nullptr);  // stays: the timer's last signal may come late
+    }
+    ~Handlers() {
+        for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &previous[i], nullptr);
+    }
+    Handlers(const Handlers &) = delete;
+    Handlers &operator=(const Handlers &) = delete;
+};
 
 // A stack for the handlers, while this lives: that of a fibre may be the one that overflowed.
 class SignalStack {
@@ -113,8 +118,8 @@ bool timed_out() {
 }
 
 Fault guarded_run(const std::function<void()> &body, std::chrono::milliseconds timeout) {
-    install_handlers();
     const SignalStack stack;
+    const Handlers handlers;
     fault = {};
     expired = 0;
     held = 1;

@@ -40,8 +40,9 @@ ConstantBytes constant_bytes(const CompileRequest &request) {
 
 std::string translate(const std::string &preprocessed, const CompileRequest &request) {
     const Source source(preprocessed);
+    lint_tokens(source, request.version);
     const Scan scanned = scan(source);
-    lint(source, scanned, request.version);
+    lint_declarations(source, scanned);
     if (!request.constants) return "#include \"msl/prelude.h\"\n" + include_headers(rewrite(source, scanned, nullptr));
     const ConstantBytes values = constant_bytes(request);
     return "#include \"msl/prelude.h\"\n" + include_headers(rewrite(source, scanned, &values));

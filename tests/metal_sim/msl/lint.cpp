@@ -1,11 +1,9 @@
 // See lint.h: one function for each rule.
-// Rules of declarations and of the call graph are in lint_declarations.cpp.
+// Here are those of words and literals; those of declarations and of the call graph are in lint_declarations.cpp.
 #include "msl/lint.h"
 
 #include <algorithm>
 #include <map>
-
-#include "msl/lint_rules.h"
 
 namespace metal_sim::msl {
 
@@ -114,26 +112,6 @@ void check_lambdas(const Source &source) {
     }
 }
 
-const std::vector<string_view> &statement_attributes() {
-    static const std::vector<string_view> names{"kernel",       "host_name", "max_total_threads_per_threadgroup",
-                                                "maybe_unused", "unroll",    "function_constant"};
-    return names;
-}
-
-void check_attributes(const Source &source) {
-    for (std::size_t i = 0; i < source.size(); ++i) {
-        if (!source.attribute_begins(i)) continue;
-        for (const Attribute &attribute : attributes_at(source, i)) {
-            const auto &allowed = statement_attributes();
-            const bool known = std::find(allowed.begin(), allowed.end(), attribute.name) != allowed.end() ||
-                               std::find(parameter_kinds.begin(), parameter_kinds.end(), attribute.name) != parameter_kinds.end();
-            if (!known) {
-                throw CompileError(source[i].line, "unknown attribute '" + std::string(attribute.name) + "'");
-            }
-        }
-    }
-}
-
 void check_version(const Source &source, int version) {
     for (std::size_t i = 0; i < source.size(); ++i) {
         const string_view text = source[i].text;
@@ -152,18 +130,11 @@ void check_version(const Source &source, int version) {
 
 }  // namespace
 
-bool is_vector_type(string_view word) {
-    if (word.size() < 2 || word.back() < '2' || word.back() > '4') return false;
-    return is_scalar_type(word.substr(0, word.size() - 1));
-}
-
-void lint(const Source &source, const Scan &scan, int version) {
+void lint_tokens(const Source &source, int version) {
     check_words(source);
     check_literals(source);
-    check_attributes(source);
     check_lambdas(source);
     check_version(source, version);
-    check_declarations(source, scan);
 }
 
 }  // namespace metal_sim::msl

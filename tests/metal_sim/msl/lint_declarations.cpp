@@ -5,7 +5,7 @@
 #include <set>
 
 #include "grid/abi.h"
-#include "msl/lint_rules.h"
+#include "msl/lint.h"
 
 namespace metal_sim::msl {
 
@@ -15,6 +15,25 @@ using std::string_view;
 
 constexpr std::array<string_view, 17> scalar_types{"bool", "char",   "uchar",  "short", "ushort", "int",      "uint",    "long", "ulong",
                                                    "half", "bfloat", "float",  "void",  "size_t", "ptrdiff_t", "unsigned", "signed"};
+
+constexpr std::array<string_view, 6> other_attributes{"kernel", "host_name", "max_total_threads_per_threadgroup",
+                                                      "maybe_unused", "unroll", "function_constant"};
+
+void check_attributes(const Source &source) {
+    const auto in = [](const auto &names, string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    for (std::size_t i = 0; i < source.size(); ++i) {
+        if (!source.attribute_begins(i)) continue;
+        for (const Attribute &attribute : attributes_at(source, i)) {
+            if (!in(other_attributes, attribute.name) && !in(parameter_kinds, attribute.name)) {
+                throw CompileError(source[i].line, "unknown attribute '" + std::string(attribute.name) + "'");
+            }
+        }
+    }
+}
+
+bool is_scalar_type(string_view word) {
+    return std::find(scalar_types.begin(), scalar_types.end(), word) != scalar_types.end();
+}
 
 bool is_address_space(string_view word) {
     return word == "device" || word == "constant" || word == "threadgroup" || word == "thread";
@@ -43,8 +62,7 @@ std::set<string_view> type_names(const Source &source) {
 
 bool names_type(const std::set<string_view> &types, string_view word) {
     const string_view base = word.substr(0, 7) == "packed_" ? word.substr(7) : word;
-    const bool vector = base.size() > 1 && base.back() >= '2' && base.back() <= '4' && is_scalar_type(base.substr(0, base.size() - 1));
-    return vector || types.count(word) > 0;
+    return is_vector_type(base) || types.count(word) > 0;
 }
 
 // If the > at token i closes template arguments of a type, the token of its name; else i.
@@ -207,11 +225,12 @@ void check_kernel_results(const Source &source, const Scan &scan) {
 
 }  // namespace
 
-bool is_scalar_type(string_view word) {
-    return std::find(scalar_types.begin(), scalar_types.end(), word) != scalar_types.end();
+bool is_vector_type(string_view word) {
+    return word.size() > 1 && word.back() >= '2' && word.back() <= '4' && is_scalar_type(word.substr(0, word.size() - 1));
 }
 
-void check_declarations(const Source &source, const Scan &scan) {
+void lint_declarations(const Source &source, const Scan &scan) {
+    check_attributes(source);
     check_pointers(source);
     check_program_scope(source);
     check_static_locals(source);

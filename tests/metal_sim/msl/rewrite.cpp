@@ -117,17 +117,19 @@ private:
 
     std::string table() const {
         std::ostringstream out, rows;
-        out << "\n#line 1 \"kernel_table\"\nnamespace __msl_table {\n";
+        out << "\nnamespace __msl_table {\n";
         for (std::size_t k = 0; k < scan_.kernels.size(); ++k) {
             const Kernel &kernel = scan_.kernels[k];
             const std::string name = "kernel_" + std::to_string(k);
-            out << "using " << name << " = __msl::Call<decltype(" << kernel.expression << ")";
+            // What is wrong with a parameter shows here, so these lines pass for that of the kernel.
+            const std::string line = "#line " + std::to_string(source_[kernel.definition->begin].line) + " \"program_source\"\n";
+            out << line << "using " << name << " = __msl::Call<decltype(" << kernel.expression << ")";
             for (const Parameter &parameter : kernel.parameters) {
                 out << ", __msl::Slot<" << parameter.kind << ", " << parameter.index << ">";
             }
             const std::string ids = variables_of(kernel);
             out << ">;\nconst unsigned " << name << "_variables[] = {" << ids << "0};\n";
-            rows << "{\"" << kernel.name << "\", &__msl_table::" << name << "::entry<" << kernel.expression << ">, __msl_table::" << name
+            rows << line << "{\"" << kernel.name << "\", &__msl_table::" << name << "::entry<" << kernel.expression << ">, __msl_table::" << name
                  << "::parameters, " << kernel.parameters.size() << ", " << kernel.max_threads << ", __msl_table::" << name
                  << "_variables, " << std::count(ids.begin(), ids.end(), ',') << "},\n";
         }

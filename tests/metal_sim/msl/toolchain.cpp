@@ -135,7 +135,7 @@ void Workplace::build(const std::string &text, const CompileRequest &request) co
     write_file(file(".cpp"), text);
     std::vector<std::string> command{
         settings().compiler, "-x", "c++", "-std=c++14", "-O1", "-fPIC", "-shared", "-nostdlib", "-nostdinc", "-nostdinc++",
-        "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=on",
+        "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fno-crash-diagnostics", "-fno-math-errno", "-ffp-contract=on",
         // MSL's floating-point literals and 16-bit arithmetic
         "-Xclang", "-cl-single-precision-constant", "-Xclang", "-ffloat16-excess-precision=none",
         "-Xclang", "-fbfloat16-excess-precision=none",
