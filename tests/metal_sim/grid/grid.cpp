@@ -49,12 +49,13 @@ void place_group(msl_launch &launch, std::uint32_t linear) {
     launch.simdgroups_per_threadgroup = (threads + msl_simd_width - 1) / msl_simd_width;
 }
 
-// The first buffer after whose end something was written.
+// The first buffer after whose end something was written; that is wiped out, so that it is reported once.
 std::optional<GridError> written_past_end(const GridJob &job) {
     for (const BoundBuffer &buffer : job.buffers) {
-        const std::byte *end = buffer.begin + buffer.bytes;
+        std::byte *end = buffer.begin + buffer.bytes;
         const auto *hit = std::find_if(end, end + buffer.slack, [](std::byte byte) { return byte != slack_byte; });
         if (hit == end + buffer.slack) continue;
+        std::fill(end, end + buffer.slack, slack_byte);
         return GridError{GridFailure::out_of_bounds, "wrote " + std::to_string(hit - end) + " bytes past the end of buffer(" +
                                                          std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) +
                                                          " bytes"};

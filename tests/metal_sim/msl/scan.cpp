@@ -105,14 +105,14 @@ private:
         const std::string function = declaration.scope + std::string(source_[declaration.name].text);
         Kernel kernel;
         kernel.name = kernel.expression = function;
-        read_kernel_attributes(declaration, kernel);
+        const bool named = read_kernel_attributes(declaration, kernel);
         if (is_instantiation(source_, declaration)) {
             const auto definition = templates_.find(function);
             if (definition == templates_.end()) {
                 throw CompileError(source_[declaration.begin].line, "explicit instantiation of " + quoted(function) +
                                                                         ", of which there is no kernel template before it");
             }
-            if (kernel.name == function) {
+            if (!named) {
                 throw CompileError(source_[declaration.begin].line, "the instantiation of kernel template " + quoted(function) +
                                                                         " needs a [[host_name(\"...\")]] to be found by");
             }
@@ -134,14 +134,20 @@ private:
         result_.kernels.push_back(kernel);
     }
 
-    void read_kernel_attributes(const Declaration &declaration, Kernel &kernel) const {
+    // Whether there is a host_name.
+    bool read_kernel_attributes(const Declaration &declaration, Kernel &kernel) const {
+        bool named = false;
         for (std::size_t i = declaration.begin; i < declaration.name; ++i) {
             if (!source_.attribute_begins(i)) continue;
             for (const Attribute &attribute : attributes_at(source_, i)) {
-                if (attribute.name == "host_name") kernel.name = attribute.argument.substr(1, attribute.argument.size() - 2);
+                if (attribute.name == "host_name") {
+                    kernel.name = attribute.argument.substr(1, attribute.argument.size() - 2);
+                    named = true;
+                }
                 if (attribute.name == "max_total_threads_per_threadgroup") kernel.max_threads = attribute.argument;
             }
         }
+        return named;
     }
 
     // constant T name [[function_constant(n)]];

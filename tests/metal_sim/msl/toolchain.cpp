@@ -113,6 +113,10 @@ Workplace::Workplace(const CompileRequest &request) {
     scratch_ = base + '-' + std::to_string(getpid()) + '-' + std::to_string(count++);
 }
 
+Workplace::~Workplace() {
+    for (const char *suffix : {".metal", ".i", ".cpp", ".so", ".log"}) std::remove(file(suffix).c_str());
+}
+
 bool Workplace::is_cached() const {
     return access(shared_object_.c_str(), R_OK) == 0;
 }
@@ -126,7 +130,6 @@ std::string Workplace::preprocess(const CompileRequest &request) const {
     command.insert(command.end(), {file(".metal"), "-o", file(".i")});
     const int status = run(command, file(".log"));
     const std::string text = read_file(file(".i")), log = read_file(file(".log"));
-    for (const char *suffix : {".metal", ".i", ".log"}) std::remove(file(suffix).c_str());
     if (status != 0) throw std::runtime_error(log);
     return text;
 }
@@ -145,15 +148,10 @@ void Workplace::build(const std::string &text, const CompileRequest &request) co
         "-Werror=vla-extension", "-Wc++17-extensions", "-Werror=c++17-extensions", "-Wno-unknown-attributes",
         "-I" METAL_SIM_ROOT "/shim", "-I" METAL_SIM_ROOT};
     if (request.fast_math) command.insert(command.end(), {"-ffast-math", "-fhonor-nans", "-fhonor-infinities"});
-    command.insert(command.end(), {file(".cpp"), "-o", file(".so")});
+    command.insert(command.end(), {file(".cpp"), "-lgcc", "-o", file(".so")});  // libgcc converts half
     const int status = run(command, file(".log"));
     const std::string log = read_file(file(".log"));
-    std::remove(file(".log").c_str());
-    std::remove(file(".cpp").c_str());
-    if (status != 0) {
-        std::remove(file(".so").c_str());
-        throw std::runtime_error(log);
-    }
+    if (status != 0) throw std::runtime_error(log);
     fs::rename(file(".so"), shared_object_);
 }
 

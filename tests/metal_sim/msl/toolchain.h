@@ -12,6 +12,9 @@ namespace metal_sim::msl {
 class Workplace {
 public:
     explicit Workplace(const CompileRequest &request);
+    ~Workplace();  // leaves shared_object() only
+    Workplace(const Workplace &) = delete;
+    Workplace &operator=(const Workplace &) = delete;
 
     const std::string &shared_object() const { return shared_object_; }
     bool is_cached() const;

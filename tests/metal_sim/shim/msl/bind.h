@@ -201,3 +201,10 @@ __attribute__((visibility("hidden"), used)) void __ubsan_handle_out_of_bounds(__
     msl_fail(report->place.line, text);
 }
 }
+
+// Rounds to bfloat, to nearest even: libgcc has this only from version 13 on.
+extern "C" __attribute__((visibility("hidden"), used)) bfloat __truncsfbf2(float value) {
+    const unsigned bits = __builtin_bit_cast(unsigned, value);
+    if (value != value) return __builtin_bit_cast(bfloat, (unsigned short)((bits >> 16) | 0x40));
+    return __builtin_bit_cast(bfloat, (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16));
+}
