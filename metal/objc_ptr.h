@@ -13,9 +13,9 @@ template <typename T>
 class objc_ptr {
 public:
     objc_ptr() = default;
-    objc_ptr(const objc_ptr &other) : object_([other.object_ retain]) {}
-    objc_ptr(objc_ptr &&other) noexcept : object_(std::exchange(other.object_, nil)) {}
-    objc_ptr &operator=(objc_ptr other) noexcept {
+    objc_ptr(const objc_ptr& other) : object_([other.object_ retain]) {}
+    objc_ptr(objc_ptr&& other) noexcept : object_(std::exchange(other.object_, nil)) {}
+    objc_ptr& operator=(objc_ptr other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }

@@ -9,22 +9,22 @@
 @class SimHeap;
 
 @interface SimBuffer : SimObject <MTLBuffer> {
-    std::byte *_bytes;
+    std::byte* _bytes;
     NSUInteger _length;
     NSUInteger _slack;  // bytes after the end that hold slack_byte
-    void *_mapping;     // NULL when the memory is the caller's
+    void* _mapping;     // NULL when the memory is the caller's
     std::size_t _mappingLength;
     MTLResourceOptions _options;
-    SimHeap *_heap;
-    void (^_deallocator)(void *pointer, NSUInteger length);
+    SimHeap* _heap;
+    void (^_deallocator)(void* pointer, NSUInteger length);
 }
 // nil when there is not enough memory.
-- (id)initWithLength:(NSUInteger)length options:(MTLResourceOptions)options heap:(SimHeap *)heap;
-- (id)initWithPointer:(void *)pointer
+- (id)initWithLength:(NSUInteger)length options:(MTLResourceOptions)options heap:(SimHeap*)heap;
+- (id)initWithPointer:(void*)pointer
                length:(NSUInteger)length
               options:(MTLResourceOptions)options
-          deallocator:(void (^)(void *pointer, NSUInteger length))deallocator;
-@property(readonly) std::byte *bytes;  // of private buffers too
+          deallocator:(void (^)(void* pointer, NSUInteger length))deallocator;
+@property(readonly) std::byte* bytes;  // of private buffers too
 @property(readonly) NSUInteger slack;
 @end
 
@@ -46,6 +46,6 @@ inline constexpr NSUInteger max_buffer_bytes = NSUInteger{1} << 34;
 
 NSUInteger allocated_bytes();  // in all buffers of the device
 // Raises misuse for storage modes that are not simulated.
-void require_storage(const char *call, MTLResourceOptions options);
+void require_storage(const char* call, MTLResourceOptions options);
 
 }  // namespace metal_sim

@@ -28,7 +28,7 @@ NSUInteger allocated_bytes() {
     return allocated;
 }
 
-void require_storage(const char *call, MTLResourceOptions options) {
+void require_storage(const char* call, MTLResourceOptions options) {
     const auto mode = static_cast<MTLStorageMode>((options >> 4) & 15);
     require(mode == MTLStorageModeShared || mode == MTLStorageModePrivate, call,
             "storage mode " + std::to_string(mode) + " is not simulated for buffers; use shared or private");
@@ -43,7 +43,7 @@ using namespace metal_sim;
 @synthesize length = _length;
 @synthesize slack = _slack;
 
-- (id)initWithLength:(NSUInteger)length options:(MTLResourceOptions)options heap:(SimHeap *)heap {
+- (id)initWithLength:(NSUInteger)length options:(MTLResourceOptions)options heap:(SimHeap*)heap {
     if (!(self = [super init])) return nil;
     _options = options;
     if (length > max_buffer_bytes || allocated + length > settings().memory_bytes) {
@@ -52,7 +52,7 @@ using namespace metal_sim;
     }
     const std::size_t data = rounded(length, guard_bytes);
     _mappingLength = data + 2 * guard_bytes;
-    void *mapping = mmap(NULL, _mappingLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* mapping = mmap(NULL, _mappingLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED || (heap && ![heap take:length])) {
         if (mapping != MAP_FAILED) munmap(mapping, _mappingLength);
         [self release];
@@ -62,7 +62,7 @@ using namespace metal_sim;
     _length = length;
     _heap = [heap retain];
     allocated += length;
-    auto *first = static_cast<std::byte *>(_mapping) + guard_bytes;
+    auto* first = static_cast<std::byte*>(_mapping) + guard_bytes;
     mprotect(first, data, PROT_READ | PROT_WRITE);
     _bytes = settings().buffers_end_at_guard ? first + data - rounded(length, element_alignment) : first;
     _slack = static_cast<NSUInteger>(first + data - (_bytes + length));
@@ -70,13 +70,13 @@ using namespace metal_sim;
     return self;
 }
 
-- (id)initWithPointer:(void *)pointer
+- (id)initWithPointer:(void*)pointer
                length:(NSUInteger)length
               options:(MTLResourceOptions)options
-          deallocator:(void (^)(void *pointer, NSUInteger length))deallocator {
+          deallocator:(void (^)(void* pointer, NSUInteger length))deallocator {
     if (!(self = [super init])) return nil;
     _options = options;
-    _bytes = static_cast<std::byte *>(pointer);
+    _bytes = static_cast<std::byte*>(pointer);
     _length = length;
     if (deallocator) _deallocator = Block_copy(deallocator);
     return self;
@@ -95,7 +95,7 @@ using namespace metal_sim;
     [super dealloc];
 }
 
-- (void *)contents {
+- (void*)contents {
     return [self storageMode] == MTLStorageModePrivate ? NULL : _bytes;
 }
 - (uint64_t)gpuAddress {
@@ -123,7 +123,7 @@ using namespace metal_sim;
     (void)state;
     return MTLPurgeableStateNonVolatile;
 }
-- (void)addDebugMarker:(NSString *)marker range:(NSRange)range {
+- (void)addDebugMarker:(NSString*)marker range:(NSRange)range {
     (void)marker;
     require(NSMaxRange(range) <= _length, "-[MTLBuffer addDebugMarker:range:]", "the range leaves the buffer");
 }
@@ -139,8 +139,8 @@ using namespace metal_sim;
     if ((self = [super init])) _storageMode = MTLStorageModePrivate;
     return self;
 }
-- (id)copyWithZone:(NSZone *)zone {
-    MTLHeapDescriptor *copy = [[MTLHeapDescriptor allocWithZone:zone] init];
+- (id)copyWithZone:(NSZone*)zone {
+    MTLHeapDescriptor* copy = [[MTLHeapDescriptor allocWithZone:zone] init];
     copy->_size = _size;
     copy->_storageMode = _storageMode;
     copy->_type = _type;
@@ -188,7 +188,7 @@ using namespace metal_sim;
     return alignment > 1 ? free / alignment * alignment : free;
 }
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
-    const char *call = "-[MTLHeap newBufferWithLength:options:]";
+    const char* call = "-[MTLHeap newBufferWithLength:options:]";
     require(length > 0, call, "a buffer cannot have length 0");
     require(static_cast<MTLStorageMode>((options >> 4) & 15) == _storageMode, call,
             "the storage mode of the buffer must be that of the heap");

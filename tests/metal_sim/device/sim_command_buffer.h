@@ -19,14 +19,14 @@ struct QueueState;
 }  // namespace metal_sim
 
 @interface SimCommandBuffer : SimObject <MTLCommandBuffer> {
-    SimQueue *_queue;
-    metal_sim::CommandBufferState *_state;
+    SimQueue* _queue;
+    metal_sim::CommandBufferState* _state;
     BOOL _retainedReferences;
 }
-- (id)initWithQueue:(SimQueue *)queue retainedReferences:(BOOL)retainedReferences;
+- (id)initWithQueue:(SimQueue*)queue retainedReferences:(BOOL)retainedReferences;
 
 // For encoders.
-- (void)encode:(const metal_sim::Command &)command;
+- (void)encode:(const metal_sim::Command&)command;
 - (void)keep:(id)object;  // until the commands are done, unless references are not retained
 - (void)encoderEnded;
 
@@ -36,10 +36,10 @@ struct QueueState;
 @end
 
 @interface SimQueue : SimObject <MTLCommandQueue> {
-    metal_sim::QueueState *_state;
+    metal_sim::QueueState* _state;
 }
 - (id)initWithMaxCommandBufferCount:(NSUInteger)count;
-- (void)enqueue:(SimCommandBuffer *)commandBuffer;
+- (void)enqueue:(SimCommandBuffer*)commandBuffer;
 - (void)commandBufferCommitted;  // one that was enqueued
 - (void)commandBufferDone;
 @end

@@ -23,7 +23,7 @@ struct CommandBufferState {
     MTLCommandBufferStatus status = MTLCommandBufferStatusNotEnqueued;
     bool handlers_done = false;
     bool encoding = false;  // an encoder is open
-    NSError *error = nil;
+    NSError* error = nil;
     double start = 0, end = 0;
     std::vector<Command> commands;
     std::vector<Command> signals;  // performed even after an error, so that nobody waits for ever
@@ -37,7 +37,7 @@ double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommandBuffer> buffer) {
+void call_handlers(std::vector<MTLCommandBufferHandler>& handlers, id<MTLCommandBuffer> buffer) {
     for (const MTLCommandBufferHandler handler : handlers) {
         handler(buffer);
         Block_release(handler);
@@ -56,8 +56,8 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
     if ((self = [super init])) _retainedReferences = YES;
     return self;
 }
-- (id)copyWithZone:(NSZone *)zone {
-    MTLCommandBufferDescriptor *copy = [[MTLCommandBufferDescriptor allocWithZone:zone] init];
+- (id)copyWithZone:(NSZone*)zone {
+    MTLCommandBufferDescriptor* copy = [[MTLCommandBufferDescriptor allocWithZone:zone] init];
     copy->_retainedReferences = _retainedReferences;
     copy->_errorOptions = _errorOptions;
     return copy;
@@ -67,7 +67,7 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
 @implementation SimCommandBuffer
 @synthesize retainedReferences = _retainedReferences;
 
-- (id)initWithQueue:(SimQueue *)queue retainedReferences:(BOOL)retainedReferences {
+- (id)initWithQueue:(SimQueue*)queue retainedReferences:(BOOL)retainedReferences {
     if ((self = [super init])) {
         _queue = [queue retain];
         _state = new CommandBufferState;
@@ -96,7 +96,7 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
     const std::lock_guard lock(_state->mutex);
     return _state->status;
 }
-- (NSError *)error {
+- (NSError*)error {
     const std::lock_guard lock(_state->mutex);
     return [[_state->error retain] autorelease];
 }
@@ -117,11 +117,11 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
 
 // Encoding
 
-- (void)requireOpen:(const char *)call {
+- (void)requireOpen:(const char*)call {
     require([self status] < MTLCommandBufferStatusCommitted, call, "the command buffer was committed");
     require(!_state->encoding, call, "an encoder of the command buffer is still open: call endEncoding");
 }
-- (void)encode:(const Command &)command {
+- (void)encode:(const Command&)command {
     _state->commands.push_back(command);
 }
 - (void)keep:(id)object {
@@ -144,22 +144,22 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
     return [[[SimComputeEncoder alloc] initWithCommandBuffer:self dispatchType:dispatchType] autorelease];
 }
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value {
-    const char *call = "-[MTLCommandBuffer encodeWaitForEvent:value:]";
+    const char* call = "-[MTLCommandBuffer encodeWaitForEvent:value:]";
     [self requireOpen:call];
     require(event != nil, call, "the event is nil");
-    auto *waited = static_cast<SimEvent *>(event);
+    auto* waited = static_cast<SimEvent*>(event);
     _state->kept.push_back([waited retain]);
     [self encode:[waited, value]() -> std::optional<GridError> {
         if ([waited waitFor:value timeout:settings().timeout]) return std::nullopt;
-        return GridError{GridFailure::timeout, "waited for value " + std::to_string(value) + " of an event, which has " +
-                                                   std::to_string([waited signaledValue])};
+        return GridError{GridFailure::timeout, "waited for value " + std::to_string(value) +
+                                                   " of an event, which has " + std::to_string([waited signaledValue])};
     }];
 }
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value {
-    const char *call = "-[MTLCommandBuffer encodeSignalEvent:value:]";
+    const char* call = "-[MTLCommandBuffer encodeSignalEvent:value:]";
     [self requireOpen:call];
     require(event != nil, call, "the event is nil");
-    auto *signalled = static_cast<SimEvent *>(event);
+    auto* signalled = static_cast<SimEvent*>(event);
     _state->kept.push_back([signalled retain]);
     const Command command = [signalled, value]() -> std::optional<GridError> {
         [signalled signal:value];
@@ -168,7 +168,7 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
     _state->commands.push_back(command);
     _state->signals.push_back(command);
 }
-- (void)pushDebugGroup:(NSString *)string {
+- (void)pushDebugGroup:(NSString*)string {
     (void)string;
 }
 - (void)popDebugGroup {
@@ -214,7 +214,7 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
     [_queue enqueue:self];
 }
 - (void)commit {
-    const char *call = "-[MTLCommandBuffer commit]";
+    const char* call = "-[MTLCommandBuffer commit]";
     require(![self isCommitted], call, "the command buffer was committed before");
     require(!_state->encoding, call, "an encoder of the command buffer is still open: call endEncoding");
     const bool enqueued = [self status] == MTLCommandBufferStatusEnqueued;
@@ -231,11 +231,11 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
     call_handlers(_state->scheduled, self);
     const double start = now();
     std::optional<GridError> error;
-    for (const Command &command : _state->commands) {
+    for (const Command& command : _state->commands) {
         if ((error = command())) break;
     }
     if (error) {
-        for (const Command &signal : _state->signals) signal();
+        for (const Command& signal : _state->signals) signal();
     }
     _state->commands.clear();
     _state->signals.clear();
@@ -245,7 +245,8 @@ void call_handlers(std::vector<MTLCommandBufferHandler> &handlers, id<MTLCommand
         _state->end = now();
         _state->status = error ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted;
         if (error) {
-            _state->error = [make_error(MTLCommandBufferErrorDomain, command_buffer_error(error->kind), error->message) retain];
+            _state->error =
+                [make_error(MTLCommandBufferErrorDomain, command_buffer_error(error->kind), error->message) retain];
         }
     }
     call_handlers(_state->completed, self);

@@ -13,19 +13,19 @@ struct Bindings;
 }  // namespace metal_sim
 
 @interface SimEncoder : SimObject <MTLCommandEncoder> {
-    SimCommandBuffer *_commandBuffer;
+    SimCommandBuffer* _commandBuffer;
     BOOL _ended;
 }
-- (id)initWithCommandBuffer:(SimCommandBuffer *)commandBuffer;
-- (void)requireOpen:(const char *)call;
+- (id)initWithCommandBuffer:(SimCommandBuffer*)commandBuffer;
+- (void)requireOpen:(const char*)call;
 @end
 
 @interface SimComputeEncoder : SimEncoder <MTLComputeCommandEncoder> {
     MTLDispatchType _dispatchType;
-    SimPipeline *_pipeline;
-    metal_sim::Bindings *_bindings;
+    SimPipeline* _pipeline;
+    metal_sim::Bindings* _bindings;
 }
-- (id)initWithCommandBuffer:(SimCommandBuffer *)commandBuffer dispatchType:(MTLDispatchType)dispatchType;
+- (id)initWithCommandBuffer:(SimCommandBuffer*)commandBuffer dispatchType:(MTLDispatchType)dispatchType;
 @end
 
 @interface SimBlitEncoder : SimEncoder <MTLBlitCommandEncoder>

@@ -7,11 +7,11 @@
 using namespace metal_sim;
 
 @implementation SimEncoder
-- (id)initWithCommandBuffer:(SimCommandBuffer *)commandBuffer {
+- (id)initWithCommandBuffer:(SimCommandBuffer*)commandBuffer {
     if ((self = [super init])) _commandBuffer = [commandBuffer retain];
     return self;
 }
-- (void)requireOpen:(const char *)call {
+- (void)requireOpen:(const char*)call {
     require(!_ended, call, "endEncoding was called before");
 }
 - (void)endEncoding {
@@ -19,10 +19,10 @@ using namespace metal_sim;
     _ended = YES;
     [_commandBuffer encoderEnded];
 }
-- (void)insertDebugSignpost:(NSString *)string {
+- (void)insertDebugSignpost:(NSString*)string {
     (void)string;
 }
-- (void)pushDebugGroup:(NSString *)string {
+- (void)pushDebugGroup:(NSString*)string {
     (void)string;
 }
 - (void)popDebugGroup {
@@ -37,11 +37,11 @@ namespace {
 
 constexpr NSUInteger blit_alignment = 4;
 
-void require_range(const char *call, const char *what, SimBuffer *buffer, NSUInteger offset, NSUInteger size) {
+void require_range(const char* call, const char* what, SimBuffer* buffer, NSUInteger offset, NSUInteger size) {
     require(buffer != nil, call, std::string("the ") + what + " is nil");
     require(offset <= [buffer length] && size <= [buffer length] - offset, call,
-            std::string("bytes ") + std::to_string(offset) + " to " + std::to_string(offset + size) + " of the " + what +
-                " do not exist: it has " + std::to_string([buffer length]));
+            std::string("bytes ") + std::to_string(offset) + " to " + std::to_string(offset + size) + " of the " +
+                what + " do not exist: it has " + std::to_string([buffer length]));
     require(offset % blit_alignment == 0 && size % blit_alignment == 0, call,
             std::string("offset ") + std::to_string(offset) + " and size " + std::to_string(size) + " in the " + what +
                 " must be multiples of 4");
@@ -56,18 +56,18 @@ void require_range(const char *call, const char *what, SimBuffer *buffer, NSUInt
               toBuffer:(id<MTLBuffer>)destinationBuffer
      destinationOffset:(NSUInteger)destinationOffset
                   size:(NSUInteger)size {
-    const char *call = "-[MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:]";
+    const char* call = "-[MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:]";
     [self requireOpen:call];
-    auto *source = static_cast<SimBuffer *>(sourceBuffer);
-    auto *destination = static_cast<SimBuffer *>(destinationBuffer);
+    auto* source = static_cast<SimBuffer*>(sourceBuffer);
+    auto* destination = static_cast<SimBuffer*>(destinationBuffer);
     require_range(call, "source buffer", source, sourceOffset, size);
     require_range(call, "destination buffer", destination, destinationOffset, size);
     const bool apart = sourceOffset + size <= destinationOffset || destinationOffset + size <= sourceOffset;
     require(source != destination || apart, call, "source and destination overlap");
     [_commandBuffer keep:source];
     [_commandBuffer keep:destination];
-    const std::byte *from = [source bytes] + sourceOffset;
-    std::byte *to = [destination bytes] + destinationOffset;
+    const std::byte* from = [source bytes] + sourceOffset;
+    std::byte* to = [destination bytes] + destinationOffset;
     [_commandBuffer encode:[from, to, size]() -> std::optional<GridError> {
         std::memcpy(to, from, size);
         return std::nullopt;
@@ -75,12 +75,12 @@ void require_range(const char *call, const char *what, SimBuffer *buffer, NSUInt
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value {
-    const char *call = "-[MTLBlitCommandEncoder fillBuffer:range:value:]";
+    const char* call = "-[MTLBlitCommandEncoder fillBuffer:range:value:]";
     [self requireOpen:call];
-    auto *filled = static_cast<SimBuffer *>(buffer);
+    auto* filled = static_cast<SimBuffer*>(buffer);
     require_range(call, "buffer", filled, range.location, range.length);
     [_commandBuffer keep:filled];
-    std::byte *to = [filled bytes] + range.location;
+    std::byte* to = [filled bytes] + range.location;
     [_commandBuffer encode:[to, range, value]() -> std::optional<GridError> {
         std::memset(to, value, range.length);
         return std::nullopt;
@@ -89,6 +89,7 @@ void require_range(const char *call, const char *what, SimBuffer *buffer, NSUInt
 
 - (void)synchronizeResource:(id<MTLResource>)resource {
     (void)resource;
-    misuse("-[MTLBlitCommandEncoder synchronizeResource:]", "the resource is not managed, so there is nothing to synchronize");
+    misuse("-[MTLBlitCommandEncoder synchronizeResource:]",
+           "the resource is not managed, so there is nothing to synchronize");
 }
 @end

@@ -7,7 +7,7 @@
 #include <chrono>
 
 @interface SimEvent : SimObject <MTLSharedEvent> {
-    void *_state;
+    void* _state;
 }
 - (void)signal:(uint64_t)value;
 // NO when the value was not reached in time.

@@ -16,7 +16,7 @@ namespace {
 
 struct Notification {
     uint64_t value;
-    MTLSharedEventListener *listener;
+    MTLSharedEventListener* listener;
     MTLSharedEventNotificationBlock block;
 };
 
@@ -30,7 +30,7 @@ struct EventState {
 }  // namespace
 
 @interface MTLSharedEventListener (Simulation)
-- (void)perform:(MTLSharedEventNotificationBlock)block with:(SimEvent *)event value:(uint64_t)value;
+- (void)perform:(MTLSharedEventNotificationBlock)block with:(SimEvent*)event value:(uint64_t)value;
 @end
 
 @implementation MTLSharedEventListener
@@ -38,10 +38,10 @@ struct EventState {
     if ((self = [super init])) _worker = new Worker;
     return self;
 }
-- (void)perform:(MTLSharedEventNotificationBlock)block with:(SimEvent *)event value:(uint64_t)value {
+- (void)perform:(MTLSharedEventNotificationBlock)block with:(SimEvent*)event value:(uint64_t)value {
     [self retain];
     [event retain];
-    static_cast<Worker *>(_worker)->submit([self, block, event, value] {
+    static_cast<Worker*>(_worker)->submit([self, block, event, value] {
         block(event, value);
         Block_release(block);
         [event release];
@@ -49,7 +49,7 @@ struct EventState {
     });
 }
 - (void)dealloc {
-    delete static_cast<Worker *>(_worker);
+    delete static_cast<Worker*>(_worker);
     [super dealloc];
 }
 @end
@@ -59,31 +59,31 @@ struct EventState {
     if ((self = [super init])) _state = new EventState;
     return self;
 }
-- (EventState &)state {
-    return *static_cast<EventState *>(_state);
+- (EventState&)state {
+    return *static_cast<EventState*>(_state);
 }
 
 - (void)signal:(uint64_t)value {
     std::vector<Notification> due;
     {
-        EventState &state = [self state];
+        EventState& state = [self state];
         const std::lock_guard lock(state.mutex);
         if (value > state.value) state.value = value;
         std::vector<Notification> later;
-        for (const Notification &notification : state.notifications) {
+        for (const Notification& notification : state.notifications) {
             (notification.value <= state.value ? due : later).push_back(notification);
         }
         state.notifications = std::move(later);
         state.changed.notify_all();
     }
-    for (const Notification &notification : due) {
+    for (const Notification& notification : due) {
         [notification.listener perform:notification.block with:self value:notification.value];
         [notification.listener release];
     }
 }
 
 - (BOOL)waitFor:(uint64_t)value timeout:(std::chrono::milliseconds)timeout {
-    EventState &state = [self state];
+    EventState& state = [self state];
     std::unique_lock lock(state.mutex);
     return state.changed.wait_for(lock, timeout, [&] { return state.value >= value; });
 }
@@ -93,16 +93,18 @@ struct EventState {
     return [self state].value;
 }
 - (void)setSignaledValue:(uint64_t)value {
-    require(value >= [self signaledValue], "-[MTLSharedEvent setSignaledValue:]", "the value of an event cannot go down");
+    require(value >= [self signaledValue], "-[MTLSharedEvent setSignaledValue:]",
+            "the value of an event cannot go down");
     [self signal:value];
 }
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds {
     return [self waitFor:value timeout:std::chrono::milliseconds(milliseconds)];
 }
-- (void)notifyListener:(MTLSharedEventListener *)listener
+- (void)notifyListener:(MTLSharedEventListener*)listener
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block {
-    require(listener != nil && block != nil, "-[MTLSharedEvent notifyListener:atValue:block:]", "the listener or block is nil");
+    require(listener != nil && block != nil, "-[MTLSharedEvent notifyListener:atValue:block:]",
+            "the listener or block is nil");
     {
         const std::lock_guard lock([self state].mutex);
         [self state].notifications.push_back({value, [listener retain], Block_copy(block)});
@@ -110,11 +112,11 @@ struct EventState {
     [self signal:0];  // in case the value was reached already
 }
 - (void)dealloc {
-    for (const Notification &notification : [self state].notifications) {
+    for (const Notification& notification : [self state].notifications) {
         [notification.listener release];
         Block_release(notification.block);
     }
-    delete static_cast<EventState *>(_state);
+    delete static_cast<EventState*>(_state);
     [super dealloc];
 }
 @end

@@ -20,26 +20,26 @@ struct ConstantValues {
 }  // namespace metal_sim
 
 @interface SimLibrary : SimObject <MTLLibrary> {
-    std::shared_ptr<const metal_sim::msl::Library> *_library;
-    metal_sim::msl::CompileRequest *_request;
+    std::shared_ptr<const metal_sim::msl::Library>* _library;
+    metal_sim::msl::CompileRequest* _request;
 }
 // nil and an error when the source does not compile.
-+ (id)libraryWithSource:(NSString *)source options:(MTLCompileOptions *)options error:(NSError **)error;
++ (id)libraryWithSource:(NSString*)source options:(MTLCompileOptions*)options error:(NSError**)error;
 @end
 
 @interface SimFunction : SimObject <MTLFunction> {
-    std::shared_ptr<const metal_sim::msl::Library> *_library;
-    const metal_sim::msl::KernelInfo *_kernel;
+    std::shared_ptr<const metal_sim::msl::Library>* _library;
+    const metal_sim::msl::KernelInfo* _kernel;
 }
-- (id)initWithLibrary:(const std::shared_ptr<const metal_sim::msl::Library> &)library
-               kernel:(const metal_sim::msl::KernelInfo *)kernel;
-- (const metal_sim::msl::KernelInfo &)kernel;
+- (id)initWithLibrary:(const std::shared_ptr<const metal_sim::msl::Library>&)library
+               kernel:(const metal_sim::msl::KernelInfo*)kernel;
+- (const metal_sim::msl::KernelInfo&)kernel;
 @end
 
 @interface MTLFunctionConstantValues (Simulation)
-- (const metal_sim::ConstantValues &)simulationValues;
+- (const metal_sim::ConstantValues&)simulationValues;
 @end
 
 @interface MTLFunctionConstant (Simulation)
-- (id)initWithInfo:(const metal_sim::msl::ConstantInfo &)info;
+- (id)initWithInfo:(const metal_sim::msl::ConstantInfo&)info;
 @end

@@ -9,10 +9,10 @@
 #include "grid/grid.h"
 
 @interface SimObject : NSObject {
-    NSString *_label;
+    NSString* _label;
     id<MTLDevice> _device;
 }
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @end
 
@@ -22,16 +22,16 @@ namespace metal_sim {
 id<MTLDevice> shared_device();
 
 // Raises the NSException that misuse_exception names, where Metal's validation layer would abort.
-[[noreturn]] void misuse(const std::string &call, const std::string &message);
-inline void require(bool condition, const char *call, const std::string &message) {
+[[noreturn]] void misuse(const std::string& call, const std::string& message);
+inline void require(bool condition, const char* call, const std::string& message) {
     if (!condition) misuse(call, message);
 }
 
-NSString *string(const std::string &text);
-std::string text(NSString *string);
-NSError *make_error(NSString *domain, NSInteger code, const std::string &message);
+NSString* string(const std::string& text);
+std::string text(NSString* string);
+NSError* make_error(NSString* domain, NSInteger code, const std::string& message);
 // Sets *error if there is a place for it.
-void set_error(NSError **error, NSString *domain, NSInteger code, const std::string &message);
+void set_error(NSError** error, NSString* domain, NSInteger code, const std::string& message);
 NSInteger command_buffer_error(GridFailure failure);
 
 }  // namespace metal_sim

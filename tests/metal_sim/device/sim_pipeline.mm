@@ -24,8 +24,8 @@ using namespace metal_sim;
     _maxTotalThreadsPerThreadgroup = 0;
     _supportIndirectCommandBuffers = NO;
 }
-- (id)copyWithZone:(NSZone *)zone {
-    MTLComputePipelineDescriptor *copy = [[MTLComputePipelineDescriptor allocWithZone:zone] init];
+- (id)copyWithZone:(NSZone*)zone {
+    MTLComputePipelineDescriptor* copy = [[MTLComputePipelineDescriptor allocWithZone:zone] init];
     [copy setLabel:_label];
     [copy setComputeFunction:_computeFunction];
     [copy setBinaryArchives:_binaryArchives];
@@ -42,8 +42,8 @@ using namespace metal_sim;
 
 @implementation MTLBinaryArchiveDescriptor
 @synthesize url = _url;
-- (id)copyWithZone:(NSZone *)zone {
-    MTLBinaryArchiveDescriptor *copy = [[MTLBinaryArchiveDescriptor allocWithZone:zone] init];
+- (id)copyWithZone:(NSZone*)zone {
+    MTLBinaryArchiveDescriptor* copy = [[MTLBinaryArchiveDescriptor allocWithZone:zone] init];
     [copy setUrl:_url];
     return copy;
 }
@@ -56,16 +56,16 @@ using namespace metal_sim;
 @implementation SimPipeline
 @synthesize wholeSimdgroups = _wholeSimdgroups;
 
-+ (id)newPipelineWithDescriptor:(MTLComputePipelineDescriptor *)descriptor error:(NSError **)error {
-    auto *function = static_cast<SimFunction *>([descriptor computeFunction]);
-    const msl::KernelInfo &kernel = [function kernel];
++ (id)newPipelineWithDescriptor:(MTLComputePipelineDescriptor*)descriptor error:(NSError**)error {
+    auto* function = static_cast<SimFunction*>([descriptor computeFunction]);
+    const msl::KernelInfo& kernel = [function kernel];
     if (kernel.threadgroup_bytes() > max_threadgroup_bytes) {
         set_error(error, MTLLibraryErrorDomain, MTLLibraryErrorCompileFailure,
                   "kernel '" + kernel.name + "' has " + std::to_string(kernel.threadgroup_bytes()) +
                       " bytes of threadgroup variables, but the device has " + std::to_string(max_threadgroup_bytes));
         return nil;
     }
-    SimPipeline *pipeline = [[SimPipeline alloc] init];
+    SimPipeline* pipeline = [[SimPipeline alloc] init];
     pipeline->_function = [function retain];
     pipeline->_maxThreads = max_threads_per_threadgroup;
     for (const NSUInteger limit : {NSUInteger{kernel.max_threads}, [descriptor maxTotalThreadsPerThreadgroup]}) {
@@ -75,7 +75,7 @@ using namespace metal_sim;
     [pipeline setLabel:[descriptor label]];
     return pipeline;
 }
-- (const msl::KernelInfo &)kernel {
+- (const msl::KernelInfo&)kernel {
     return [_function kernel];
 }
 - (NSUInteger)maxTotalThreadsPerThreadgroup {

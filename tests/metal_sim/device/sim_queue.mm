@@ -15,7 +15,7 @@ namespace metal_sim {
 struct QueueState {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<SimCommandBuffer *> order;  // retained
+    std::deque<SimCommandBuffer*> order;  // retained
     NSUInteger max_unfinished = 64;
     NSUInteger unfinished = 0;
     Worker worker;
@@ -42,24 +42,27 @@ struct QueueState {
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
     return [self newCommandBufferWithReferences:NO call:"-[MTLCommandQueue commandBufferWithUnretainedReferences]"];
 }
-- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor *)descriptor {
-    const char *call = "-[MTLCommandQueue commandBufferWithDescriptor:]";
+- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor {
+    const char* call = "-[MTLCommandQueue commandBufferWithDescriptor:]";
     require(descriptor != nil, call, "the descriptor is nil");
     return [self newCommandBufferWithReferences:[descriptor retainedReferences] call:call];
 }
 
 // Blocks while there are as many unfinished ones as the queue may have, as on a device; but not for ever.
-- (SimCommandBuffer *)newCommandBufferWithReferences:(BOOL)retained call:(const char *)call __attribute__((ns_returns_not_retained)) {
+- (SimCommandBuffer*)newCommandBufferWithReferences:(BOOL)retained
+                                               call:(const char*)call __attribute__((ns_returns_not_retained)) {
     {
         std::unique_lock lock(_state->mutex);
-        const bool free = _state->changed.wait_for(lock, settings().timeout, [&] { return _state->unfinished < _state->max_unfinished; });
-        require(free, call, "there are " + std::to_string(_state->unfinished) + " unfinished command buffers, and none finishes");
+        const bool free = _state->changed.wait_for(lock, settings().timeout,
+                                                   [&] { return _state->unfinished < _state->max_unfinished; });
+        require(free, call,
+                "there are " + std::to_string(_state->unfinished) + " unfinished command buffers, and none finishes");
         ++_state->unfinished;
     }
     return [[[SimCommandBuffer alloc] initWithQueue:self retainedReferences:retained] autorelease];
 }
 
-- (void)enqueue:(SimCommandBuffer *)commandBuffer {
+- (void)enqueue:(SimCommandBuffer*)commandBuffer {
     {
         const std::lock_guard lock(_state->mutex);
         _state->order.push_back([commandBuffer retain]);
@@ -77,7 +80,7 @@ struct QueueState {
 // Performs what is committed at the front; what was enqueued first and is not committed yet holds up the rest.
 - (void)performCommitted {
     for (;;) {
-        SimCommandBuffer *next = nil;
+        SimCommandBuffer* next = nil;
         {
             const std::lock_guard lock(_state->mutex);
             if (_state->order.empty() || ![_state->order.front() isCommitted]) return;

@@ -15,8 +15,8 @@ class Worker {
 public:
     Worker();
     ~Worker();  // after the tasks that were submitted; a worker may be destroyed by its own last task
-    Worker(const Worker &) = delete;
-    Worker &operator=(const Worker &) = delete;
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
 
     void submit(std::function<void()> task);
 
@@ -27,7 +27,7 @@ private:
         std::deque<std::function<void()>> tasks;
         bool stop = false;
     };
-    static void run(const std::shared_ptr<Shared> &shared);
+    static void run(const std::shared_ptr<Shared>& shared);
 
     std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
     std::thread thread_;

@@ -30,7 +30,7 @@ void Worker::submit(std::function<void()> task) {
     shared_->changed.notify_all();
 }
 
-void Worker::run(const std::shared_ptr<Shared> &shared) {
+void Worker::run(const std::shared_ptr<Shared>& shared) {
     GSRegisterCurrentThread();
     for (;;) {
         std::function<void()> task;

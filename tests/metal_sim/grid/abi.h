@@ -10,8 +10,8 @@ extern "C" {
 
 // What all threads of a threadgroup share.
 struct msl_launch {
-    void *buffers[msl_buffer_slots];
-    void *threadgroup_memory[msl_buffer_slots];
+    void* buffers[msl_buffer_slots];
+    void* threadgroup_memory[msl_buffer_slots];
     unsigned threads_per_grid[3];
     unsigned threadgroups_per_grid[3];
     unsigned dispatch_threads_per_threadgroup[3];
@@ -21,15 +21,15 @@ struct msl_launch {
 };
 
 struct msl_thread {
-    const struct msl_launch *launch;
+    const struct msl_launch* launch;
     unsigned position[3];  // in the threadgroup
     unsigned index;        // in the threadgroup
 };
 
 // What a kernel does in one thread.
-typedef void (*msl_entry)(const struct msl_thread *);
+typedef void (*msl_entry)(const struct msl_thread*);
 // Computes a simdgroup operation for all lanes: lanes[i] is what lane i passed, where bit i of `active` is set.
-typedef void (*msl_combine)(void **lanes, unsigned long active);
+typedef void (*msl_combine)(void** lanes, unsigned long active);
 
 // Kinds of kernel parameters, in the order of parameter_kinds() in signatures.cpp.
 enum msl_kind {
@@ -54,24 +54,24 @@ enum msl_kind {
 
 struct msl_parameter {
     unsigned kind;
-    unsigned index;          // of a buffer or of threadgroup memory
-    unsigned long bytes;     // that must be bound at least
-    unsigned long alignment; // of what is pointed to
+    unsigned index;           // of a buffer or of threadgroup memory
+    unsigned long bytes;      // that must be bound at least
+    unsigned long alignment;  // of what is pointed to
 };
 
 struct msl_kernel {
-    const char *name;
+    const char* name;
     msl_entry entry;
-    const struct msl_parameter *parameters;
+    const struct msl_parameter* parameters;
     unsigned parameter_count;
-    unsigned max_threads;  // from [[max_total_threads_per_threadgroup(n)]], else 0
-    const unsigned *threadgroup_variables;  // ids of those declared in the kernel
+    unsigned max_threads;                   // from [[max_total_threads_per_threadgroup(n)]], else 0
+    const unsigned* threadgroup_variables;  // ids of those declared in the kernel
     unsigned threadgroup_variable_count;
 };
 
 struct msl_constant {
-    const char *name;
-    const char *type;
+    const char* name;
+    const char* type;
     unsigned index;
     unsigned required;
 };
@@ -84,10 +84,10 @@ struct msl_threadgroup_variable_size {
 
 // Defined by the simulation, called by kernels. `line` is that of the MSL source.
 void msl_threadgroup_barrier(int line);
-void msl_simd_exchange(void *lane, msl_combine combine, int all_lanes, int line);  // all_lanes: none may be missing
+void msl_simd_exchange(void* lane, msl_combine combine, int all_lanes, int line);  // all_lanes: none may be missing
 unsigned msl_simd_lane(void);
-void *msl_threadgroup_variable(unsigned id);
-void msl_fail(int line, const char *what) __attribute__((noreturn));  // ends the grid
+void* msl_threadgroup_variable(unsigned id);
+void msl_fail(int line, const char* what) __attribute__((noreturn));  // ends the grid
 
 #ifdef __cplusplus
 }

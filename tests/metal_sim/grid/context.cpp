@@ -2,11 +2,14 @@
 // Nothing of the floating-point state is saved, since kernels do not change rounding modes.
 #include "grid/context.h"
 
+#include <sanitizer/asan_interface.h>
+
 namespace metal_sim {
 
 #ifdef METAL_SIM_UCONTEXT
 
-void prepare_context(Context &context, std::byte *stack, std::size_t bytes, void (*body)()) {
+void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*body)()) {
+    ASAN_UNPOISON_MEMORY_REGION(stack, bytes);
     getcontext(&context.context);
     context.context.uc_stack.ss_sp = stack;
     context.context.uc_stack.ss_size = bytes;
@@ -14,13 +17,13 @@ void prepare_context(Context &context, std::byte *stack, std::size_t bytes, void
     makecontext(&context.context, body, 0);
 }
 
-void switch_context(Context &from, Context &to) {
+void switch_context(Context& from, Context& to) {
     swapcontext(&from.context, &to.context);
 }
 
 #else
 
-extern "C" void metal_sim_switch(void **save, void *stack_pointer);
+extern "C" void metal_sim_switch(void** save, void* stack_pointer);
 
 asm(R"(
 .text
@@ -46,16 +49,17 @@ metal_sim_switch:
 .size metal_sim_switch,.-metal_sim_switch
 )");
 
-void prepare_context(Context &context, std::byte *stack, std::size_t bytes, void (*body)()) {
+void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*body)()) {
+    ASAN_UNPOISON_MEMORY_REGION(stack, bytes);  // frames that were given up left their marks
     constexpr int saved_registers = 6;
-    auto *top = reinterpret_cast<void **>(stack + bytes - 64);  // 16-byte aligned, as at a call
-    *--top = nullptr;                                           // the return address of `body`, which never returns
-    *--top = reinterpret_cast<void *>(body);
+    auto* top = reinterpret_cast<void**>(stack + bytes - 64);  // 16-byte aligned, as at a call
+    *--top = nullptr;                                          // the return address of `body`, which never returns
+    *--top = reinterpret_cast<void*>(body);
     for (int i = 0; i < saved_registers; ++i) *--top = nullptr;
     context.stack_pointer = top;
 }
 
-void switch_context(Context &from, Context &to) {
+void switch_context(Context& from, Context& to) {
     metal_sim_switch(&from.stack_pointer, to.stack_pointer);
 }
 

@@ -18,13 +18,13 @@ struct Context {
 #ifdef METAL_SIM_UCONTEXT
     ucontext_t context;
 #else
-    void *stack_pointer = nullptr;
+    void* stack_pointer = nullptr;
 #endif
 };
 
 // Makes `context` begin `body`, which never returns, at the top of a stack.
-void prepare_context(Context &context, std::byte *stack, std::size_t bytes, void (*body)());
+void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*body)());
 // Stops here and goes on where `to` stopped.
-void switch_context(Context &from, Context &to);
+void switch_context(Context& from, Context& to);
 
 }  // namespace metal_sim

@@ -2,6 +2,7 @@
 // Faults outside of kernels go to whoever handled them before.
 #include "grid/faults.h"
 
+#include <sanitizer/asan_interface.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,9 +24,10 @@ pthread_t runner;
 Fault fault;
 std::array<struct sigaction, fault_signals.size()> previous;
 
-void on_fault(int signal, siginfo_t *info, void *) {
+void on_fault(int signal, siginfo_t* info, void*) {
     if (!running || !pthread_equal(pthread_self(), runner)) {
-        for (std::size_t i = 0; i < fault_signals.size(); ++i) {  // not ours: it happens again, for the handler before us
+        for (std::size_t i = 0; i < fault_signals.size();
+             ++i) {  // not ours: it happens again, for the handler before us
             if (fault_signals[i] == signal) sigaction(signal, &previous[i], nullptr);
         }
         return;
@@ -34,7 +36,7 @@ void on_fault(int signal, siginfo_t *info, void *) {
     siglongjmp(recovery, 1);
 }
 
-void on_timeout(int signal, siginfo_t *, void *) {
+void on_timeout(int signal, siginfo_t*, void*) {
     expired = 1;
     if (!running || held || !pthread_equal(pthread_self(), runner)) return;
     fault = {signal, nullptr};
@@ -57,8 +59,8 @@ public:
     ~Handlers() {
         for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &previous[i], nullptr);
     }
-    Handlers(const Handlers &) = delete;
-    Handlers &operator=(const Handlers &) = delete;
+    Handlers(const Handlers&) = delete;
+    Handlers& operator=(const Handlers&) = delete;
 };
 
 // A stack for the handlers, while this lives: that of a fibre may be the one that overflowed.
@@ -71,8 +73,8 @@ public:
         sigaltstack(&stack, &previous_);
     }
     ~SignalStack() { sigaltstack(&previous_, nullptr); }
-    SignalStack(const SignalStack &) = delete;
-    SignalStack &operator=(const SignalStack &) = delete;
+    SignalStack(const SignalStack&) = delete;
+    SignalStack& operator=(const SignalStack&) = delete;
 
 private:
     static constexpr std::size_t bytes = 64 << 10;
@@ -96,8 +98,8 @@ public:
         timer_settime(timer_, 0, &when, nullptr);
     }
     ~Timer() { timer_delete(timer_); }
-    Timer(const Timer &) = delete;
-    Timer &operator=(const Timer &) = delete;
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
 
 private:
     timer_t timer_{};
@@ -117,7 +119,7 @@ bool timed_out() {
     return expired;
 }
 
-Fault guarded_run(const std::function<void()> &body, std::chrono::milliseconds timeout) {
+Fault guarded_run(const std::function<void()>& body, std::chrono::milliseconds timeout) {
     const SignalStack stack;
     const Handlers handlers;
     fault = {};
@@ -128,6 +130,10 @@ Fault guarded_run(const std::function<void()> &body, std::chrono::milliseconds t
     if (sigsetjmp(recovery, 1) == 0) {
         running = 1;
         body();
+    } else {
+        // For the address sanitizer: the frames below this one are gone.
+        constexpr std::size_t given_up = 64 << 10;
+        ASAN_UNPOISON_MEMORY_REGION(static_cast<char*>(__builtin_frame_address(0)) - given_up, given_up);
     }
     running = 0;
     return fault;

@@ -12,12 +12,12 @@ namespace metal_sim {
 
 struct Fault {
     int signal = 0;
-    void *address = nullptr;
+    void* address = nullptr;
 };
 
 // Calls `body` so that a fault in it, on this thread, ends it. One at a time in the process.
 // Returns the fault, with signal 0 when there was none.
-Fault guarded_run(const std::function<void()> &body, std::chrono::milliseconds timeout);
+Fault guarded_run(const std::function<void()>& body, std::chrono::milliseconds timeout);
 
 // Set round code that a timeout must not interrupt, because it would leave the scheduler in disorder.
 void hold_timeout(bool held);

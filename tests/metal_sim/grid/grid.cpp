@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t reach = 1 << 20;  // a fault this near to a buffer is taken for one beyond its end
 
-ThreadgroupMemory &threadgroup_memory() {
-    static auto *memory = new ThreadgroupMemory;  // never destroyed, like the scheduler
+ThreadgroupMemory& threadgroup_memory() {
+    static auto* memory = new ThreadgroupMemory;  // never destroyed, like the scheduler
     return *memory;
 }
 
@@ -36,8 +36,8 @@ std::vector<std::uint32_t> group_order(std::size_t count, Order order, std::uint
     return sequence;
 }
 
-void place_group(msl_launch &launch, std::uint32_t linear) {
-    const unsigned *count = launch.threadgroups_per_grid;
+void place_group(msl_launch& launch, std::uint32_t linear) {
+    const unsigned* count = launch.threadgroups_per_grid;
     const unsigned position[3] = {linear % count[0], linear / count[0] % count[1], linear / count[0] / count[1]};
     unsigned threads = 1;
     for (int d = 0; d < 3; ++d) {
@@ -50,24 +50,24 @@ void place_group(msl_launch &launch, std::uint32_t linear) {
 }
 
 // The first buffer after whose end something was written; that is wiped out, so that it is reported once.
-std::optional<GridError> written_past_end(const GridJob &job) {
-    for (const BoundBuffer &buffer : job.buffers) {
-        std::byte *end = buffer.begin + buffer.bytes;
-        const auto *hit = std::find_if(end, end + buffer.slack, [](std::byte byte) { return byte != slack_byte; });
+std::optional<GridError> written_past_end(const GridJob& job) {
+    for (const BoundBuffer& buffer : job.buffers) {
+        std::byte* end = buffer.begin + buffer.bytes;
+        const auto* hit = std::find_if(end, end + buffer.slack, [](std::byte byte) { return byte != slack_byte; });
         if (hit == end + buffer.slack) continue;
         std::fill(end, end + buffer.slack, slack_byte);
-        return GridError{GridFailure::out_of_bounds, "wrote " + std::to_string(hit - end) + " bytes past the end of buffer(" +
-                                                         std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) +
-                                                         " bytes"};
+        return GridError{GridFailure::out_of_bounds,
+                         "wrote " + std::to_string(hit - end) + " bytes past the end of buffer(" +
+                             std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) + " bytes"};
     }
     return std::nullopt;
 }
 
 // A fault leaves this without unwinding: nothing here may own memory.
-void run_groups(const GridJob &job, msl_launch &launch, const std::vector<std::uint32_t> &groups) {
+void run_groups(const GridJob& job, msl_launch& launch, const std::vector<std::uint32_t>& groups) {
     const auto order = settings().order;
     const auto seed = settings().seed;
-    auto &memory = threadgroup_memory();
+    auto& memory = threadgroup_memory();
     for (const auto group : groups) {
         place_group(launch, group);
         memory.poison();
@@ -80,16 +80,18 @@ void run_groups(const GridJob &job, msl_launch &launch, const std::vector<std::u
     }
 }
 
-GridError address_error(const GridJob &job, const void *address) {
-    const auto *fault = static_cast<const std::byte *>(address);
+GridError address_error(const GridJob& job, const void* address) {
+    const auto* fault = static_cast<const std::byte*>(address);
     if (!fault) {
         return {GridFailure::page_fault, "read or wrote at an address that is null, misaligned for its type, or wild"};
     }
-    for (const BoundBuffer &buffer : job.buffers) {
-        const std::string name = "buffer(" + std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) + " bytes";
-        const std::byte *end = buffer.begin + buffer.bytes;
+    for (const BoundBuffer& buffer : job.buffers) {
+        const std::string name =
+            "buffer(" + std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) + " bytes";
+        const std::byte* end = buffer.begin + buffer.bytes;
         if (fault >= end && fault < end + reach) {
-            return {GridFailure::page_fault, "read or wrote " + std::to_string(fault - end) + " bytes past the end of " + name};
+            return {GridFailure::page_fault,
+                    "read or wrote " + std::to_string(fault - end) + " bytes past the end of " + name};
         }
         if (fault < buffer.begin && fault + reach >= buffer.begin) {
             return {GridFailure::page_fault,
@@ -100,7 +102,7 @@ GridError address_error(const GridJob &job, const void *address) {
     return {GridFailure::page_fault, "read or wrote at an address outside of every buffer"};
 }
 
-GridError fault_error(const GridJob &job, const Fault &fault) {
+GridError fault_error(const GridJob& job, const Fault& fault) {
     if (fault.signal == timeout_signal()) return {GridFailure::timeout, "ran for longer than the time limit"};
     if (fault.signal == SIGFPE) return {GridFailure::arithmetic, "divided an integer by zero"};
     if (fault.signal == SIGILL) return {GridFailure::arithmetic, "reached code that must not be reached"};
@@ -109,12 +111,12 @@ GridError fault_error(const GridJob &job, const Fault &fault) {
 
 }  // namespace
 
-std::optional<GridError> run_grid(const GridJob &job) {
+std::optional<GridError> run_grid(const GridJob& job) {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
     msl_launch launch = job.launch;
     threadgroup_memory().lay_out(job, launch);
-    const unsigned *count = launch.threadgroups_per_grid;
+    const unsigned* count = launch.threadgroups_per_grid;
     const auto groups = group_order(std::size_t{count[0]} * count[1] * count[2], settings().order, settings().seed);
     const Fault fault = guarded_run([&] { run_groups(job, launch, groups); }, settings().timeout);
     std::optional<GridError> error = scheduler().error();
@@ -136,7 +138,7 @@ void msl_threadgroup_barrier(int line) {
     metal_sim::scheduler().barrier(line);
 }
 
-void msl_simd_exchange(void *lane, msl_combine combine, int all_lanes, int line) {
+void msl_simd_exchange(void* lane, msl_combine combine, int all_lanes, int line) {
     metal_sim::scheduler().simd_exchange(lane, combine, all_lanes != 0, line);
 }
 
@@ -144,11 +146,11 @@ unsigned msl_simd_lane() {
     return metal_sim::scheduler().simd_lane();
 }
 
-void *msl_threadgroup_variable(unsigned id) {
+void* msl_threadgroup_variable(unsigned id) {
     return metal_sim::threadgroup_memory().variable(id);
 }
 
-void msl_fail(int line, const char *what) {
+void msl_fail(int line, const char* what) {
     metal_sim::scheduler().fail(metal_sim::GridFailure::out_of_bounds, "line " + std::to_string(line) + ": " + what);
 }
 }

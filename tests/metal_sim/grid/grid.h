@@ -15,7 +15,7 @@ namespace metal_sim {
 // A buffer as it was bound, so that an error can name it.
 struct BoundBuffer {
     unsigned index = 0;
-    std::byte *begin = nullptr;
+    std::byte* begin = nullptr;
     std::size_t bytes = 0;
     std::size_t slack = 0;  // bytes after the end that are ours and hold slack_byte
 };
@@ -44,6 +44,6 @@ struct GridError {
 };
 
 // Nothing when all threads returned.
-std::optional<GridError> run_grid(const GridJob &job);
+std::optional<GridError> run_grid(const GridJob& job);
 
 }  // namespace metal_sim

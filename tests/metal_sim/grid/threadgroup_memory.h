@@ -17,28 +17,28 @@ class ThreadgroupMemory {
 public:
     ThreadgroupMemory();
     ~ThreadgroupMemory();
-    ThreadgroupMemory(const ThreadgroupMemory &) = delete;
-    ThreadgroupMemory &operator=(const ThreadgroupMemory &) = delete;
+    ThreadgroupMemory(const ThreadgroupMemory&) = delete;
+    ThreadgroupMemory& operator=(const ThreadgroupMemory&) = delete;
 
     // Gives each argument and variable of the job its place, and fills in the launch's pointers.
-    void lay_out(const GridJob &job, msl_launch &launch);
-    void *variable(unsigned id) const;
+    void lay_out(const GridJob& job, msl_launch& launch);
+    void* variable(unsigned id) const;
     void poison();
     // What was written between the parts, after a threadgroup ran.
     std::optional<std::string> damage() const;
-    bool contains(const void *address) const;
+    bool contains(const void* address) const;
 
 private:
     struct Part {
         std::string name;
         std::size_t offset = 0, bytes = 0;
     };
-    std::byte *place(const std::string &name, std::size_t bytes);
+    std::byte* place(const std::string& name, std::size_t bytes);
 
-    std::byte *memory_;
+    std::byte* memory_;
     std::size_t used_ = 0;
     std::vector<Part> parts_;
-    std::vector<void *> variables_;  // by id
+    std::vector<void*> variables_;  // by id
 };
 
 }  // namespace metal_sim

@@ -28,9 +28,9 @@ std::string include_headers(std::string text) {
     return text;
 }
 
-ConstantBytes constant_bytes(const CompileRequest &request) {
+ConstantBytes constant_bytes(const CompileRequest& request) {
     ConstantBytes result;
-    for (const auto &[index, bytes] : *request.constants) {
+    for (const auto& [index, bytes] : *request.constants) {
         std::string text;
         for (const unsigned char byte : bytes) text += std::to_string(byte) + ", ";
         result[index] = text;
@@ -38,7 +38,7 @@ ConstantBytes constant_bytes(const CompileRequest &request) {
     return result;
 }
 
-std::string translate(const std::string &preprocessed, const CompileRequest &request) {
+std::string translate(const std::string& preprocessed, const CompileRequest& request) {
     const Source source(preprocessed);
     lint_tokens(source, request.version);
     const Scan scanned = scan(source);
@@ -48,7 +48,7 @@ std::string translate(const std::string &preprocessed, const CompileRequest &req
     return "#include \"msl/prelude.h\"\n" + include_headers(rewrite(source, scanned, &values));
 }
 
-KernelInfo read_kernel(const msl_kernel &kernel, const std::map<unsigned, unsigned> &variable_bytes) {
+KernelInfo read_kernel(const msl_kernel& kernel, const std::map<unsigned, unsigned>& variable_bytes) {
     KernelInfo info;
     info.name = kernel.name;
     info.entry = kernel.entry;
@@ -56,23 +56,27 @@ KernelInfo read_kernel(const msl_kernel &kernel, const std::map<unsigned, unsign
     info.max_threads = kernel.max_threads;
     for (unsigned i = 0; i < kernel.threadgroup_variable_count; ++i) {
         const unsigned id = kernel.threadgroup_variables[i];
-        if (const auto found = variable_bytes.find(id); found != variable_bytes.end()) info.variables.push_back({id, found->second});
+        if (const auto found = variable_bytes.find(id); found != variable_bytes.end())
+            info.variables.push_back({id, found->second});
     }
     return info;
 }
 
-std::shared_ptr<Library> load(const std::string &path) {
-    void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+std::shared_ptr<Library> load(const std::string& path) {
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle) throw std::runtime_error(std::string("[metal_sim] ") + dlerror());
     auto library = std::make_shared<Library>();
     // A variable of a kernel template has one entry for each instance; the largest counts.
     std::map<unsigned, unsigned> variable_bytes;
-    const auto *sizes = static_cast<const msl_threadgroup_variable_size *const *>(dlsym(handle, "msl_variable_sizes"));
-    for (auto *size = sizes[0]; size != sizes[1]; ++size) variable_bytes[size->id] = std::max(variable_bytes[size->id], size->bytes);
-    for (auto *kernel = static_cast<const msl_kernel *>(dlsym(handle, "msl_kernels")); kernel && kernel->name; ++kernel) {
+    const auto* sizes = static_cast<const msl_threadgroup_variable_size* const*>(dlsym(handle, "msl_variable_sizes"));
+    for (auto* size = sizes[0]; size != sizes[1]; ++size)
+        variable_bytes[size->id] = std::max(variable_bytes[size->id], size->bytes);
+    for (auto* kernel = static_cast<const msl_kernel*>(dlsym(handle, "msl_kernels")); kernel && kernel->name;
+         ++kernel) {
         library->kernels.push_back(read_kernel(*kernel, variable_bytes));
     }
-    for (auto *constant = static_cast<const msl_constant *>(dlsym(handle, "msl_constants")); constant && constant->name; ++constant) {
+    for (auto* constant = static_cast<const msl_constant*>(dlsym(handle, "msl_constants")); constant && constant->name;
+         ++constant) {
         library->constants.push_back({constant->name, constant->type, constant->index, constant->required != 0});
     }
     return library;
@@ -82,16 +86,17 @@ std::shared_ptr<Library> load(const std::string &path) {
 
 std::size_t KernelInfo::threadgroup_bytes() const {
     std::size_t bytes = 0;
-    for (const ThreadgroupVariable &variable : variables) bytes += (variable.bytes + 15) / 16 * 16;
+    for (const ThreadgroupVariable& variable : variables) bytes += (variable.bytes + 15) / 16 * 16;
     return bytes;
 }
 
-const KernelInfo *Library::find(const std::string &name) const {
-    const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const KernelInfo &kernel) { return kernel.name == name; });
+const KernelInfo* Library::find(const std::string& name) const {
+    const auto found =
+        std::find_if(kernels.begin(), kernels.end(), [&](const KernelInfo& kernel) { return kernel.name == name; });
     return found == kernels.end() ? nullptr : &*found;
 }
 
-CompileResult compile(const CompileRequest &request) noexcept {
+CompileResult compile(const CompileRequest& request) noexcept {
     try {
         const Workplace workplace(request);
         const bool cached = workplace.is_cached();
@@ -99,9 +104,7 @@ CompileResult compile(const CompileRequest &request) noexcept {
         const auto library = load(workplace.shared_object());
         library->from_cache = cached;
         return {library, ""};
-    } catch (const std::exception &error) {
-        return {nullptr, error.what()};
-    }
+    } catch (const std::exception& error) { return {nullptr, error.what()}; }
 }
 
 }  // namespace metal_sim::msl

@@ -17,7 +17,7 @@ struct CompileRequest {
     std::string source;
     std::map<std::string, std::string> macros;
     bool fast_math = true;
-    int version = 310;                                                  // of the language: 100 * major + 10 * minor
+    int version = 310;  // of the language: 100 * major + 10 * minor
     std::optional<std::map<unsigned, std::vector<unsigned char>>> constants;  // of a specialised function
 };
 
@@ -43,7 +43,7 @@ struct Library {
     std::vector<ConstantInfo> constants;
     bool from_cache = false;
 
-    const KernelInfo *find(const std::string &name) const;
+    const KernelInfo* find(const std::string& name) const;
 };
 
 struct CompileResult {
@@ -51,6 +51,6 @@ struct CompileResult {
     std::string log;                         // then says why
 };
 
-CompileResult compile(const CompileRequest &request) noexcept;
+CompileResult compile(const CompileRequest& request) noexcept;
 
 }  // namespace metal_sim::msl

@@ -12,7 +12,7 @@ namespace {
 using std::string_view;
 
 // Words of C++ and of the compiler that MSL does not have.
-const std::map<string_view, string_view> &absent_words() {
+const std::map<string_view, string_view>& absent_words() {
     static const std::map<string_view, string_view> words{
         {"double", "MSL has no double"},
         {"new", "MSL has no dynamic memory"},
@@ -62,9 +62,9 @@ bool is_reserved(string_view word) {
     return false;
 }
 
-void check_words(const Source &source) {
+void check_words(const Source& source) {
     for (std::size_t i = 0; i < source.size(); ++i) {
-        const Token &token = source[i];
+        const Token& token = source[i];
         if (token.kind != TokenKind::word) continue;
         const auto absent = absent_words().find(token.text);
         if (absent != absent_words().end()) {
@@ -79,10 +79,11 @@ void check_words(const Source &source) {
     }
 }
 
-void check_literals(const Source &source) {
+void check_literals(const Source& source) {
     for (std::size_t i = 0; i < source.size(); ++i) {
-        const Token &token = source[i];
-        if (token.kind == TokenKind::text && token.text.front() == '"' && !(source.is(i - 1, "(") && source.is(i - 2, "host_name"))) {
+        const Token& token = source[i];
+        if (token.kind == TokenKind::text && token.text.front() == '"' &&
+            !(source.is(i - 1, "(") && source.is(i - 2, "host_name"))) {
             throw CompileError(token.line, "a string literal outside of host_name");
         }
         if (token.kind != TokenKind::number) continue;
@@ -90,7 +91,8 @@ void check_literals(const Source &source) {
         const bool hexadecimal = text.substr(0, 2) == "0x" || text.substr(0, 2) == "0X";
         const bool floating = text.find('.') != text.npos || (!hexadecimal && text.find_first_of("eE") != text.npos);
         const bool ends_in_l = text.back() == 'L' || text.back() == 'l';
-        if (floating && ends_in_l) throw CompileError(token.line, "'" + std::string(text) + "': MSL has no long double");
+        if (floating && ends_in_l)
+            throw CompileError(token.line, "'" + std::string(text) + "': MSL has no long double");
         if (text.find("LL") != text.npos || text.find("ll") != text.npos) {
             throw CompileError(token.line, "'" + std::string(text) + "': MSL has no long long; long has 64 bits");
         }
@@ -99,12 +101,15 @@ void check_literals(const Source &source) {
 }
 
 // [ begins a lambda where no subscript can stand: after a mark that ends no value, or after return.
-void check_lambdas(const Source &source) {
+void check_lambdas(const Source& source) {
     for (std::size_t i = 1; i < source.size(); ++i) {
-        if (!source.is(i, "[") || source.attribute_begins(i) || (source.is(i - 1, "[") && source.attribute_begins(i - 1))) continue;
-        const Token &before = source[i - 1];
-        const bool value = before.kind == TokenKind::word ? before.text != "return" && before.text != "else"
-                                                          : before.text == ")" || before.text == "]" || before.text == ">";
+        if (!source.is(i, "[") || source.attribute_begins(i) ||
+            (source.is(i - 1, "[") && source.attribute_begins(i - 1)))
+            continue;
+        const Token& before = source[i - 1];
+        const bool value = before.kind == TokenKind::word
+                               ? before.text != "return" && before.text != "else"
+                               : before.text == ")" || before.text == "]" || before.text == ">";
         const std::size_t after = source[i].match + 1;
         if (!value && (source.is(after, "(") || source.is(after, "{"))) {
             throw CompileError(source[i].line, "lambda expressions need MSL 4");
@@ -112,7 +117,7 @@ void check_lambdas(const Source &source) {
     }
 }
 
-void check_version(const Source &source, int version) {
+void check_version(const Source& source, int version) {
     for (std::size_t i = 0; i < source.size(); ++i) {
         const string_view text = source[i].text;
         if (version < 310 && (text == "bfloat" || text == "bfloat2" || text == "bfloat3" || text == "bfloat4" ||
@@ -130,7 +135,7 @@ void check_version(const Source &source, int version) {
 
 }  // namespace
 
-void lint_tokens(const Source &source, int version) {
+void lint_tokens(const Source& source, int version) {
     check_words(source);
     check_literals(source);
     check_lambdas(source);

@@ -19,7 +19,7 @@ struct Edit {
 
 class Rewriter {
 public:
-    Rewriter(const Source &source, const Scan &scan, const ConstantBytes *values)
+    Rewriter(const Source& source, const Scan& scan, const ConstantBytes* values)
         : source_(source), scan_(scan), values_(values) {}
 
     std::string run() {
@@ -31,10 +31,10 @@ public:
     }
 
 private:
-    void replace(std::size_t first_token, std::size_t last_token, const std::string &text) {
+    void replace(std::size_t first_token, std::size_t last_token, const std::string& text) {
         edits_.push_back({source_[first_token].begin, source_[last_token].end, text});
     }
-    void insert(std::size_t at, const std::string &text) { edits_.push_back({at, at, text}); }
+    void insert(std::size_t at, const std::string& text) { edits_.push_back({at, at, text}); }
 
     void blank_attributes() {
         for (std::size_t i = 0; i < source_.size(); ++i) {
@@ -61,9 +61,9 @@ private:
     }
 
     void place_threadgroup_variables() {
-        for (const VariableDeclaration &variable : scan_.variables) {
+        for (const VariableDeclaration& variable : scan_.variables) {
             std::string text;
-            for (const auto &declarator : variable.declarators) {
+            for (const auto& declarator : variable.declarators) {
                 text += "auto &" + declarator.name + " = __msl::threadgroup_variable<" + declarator.type + ", " +
                         std::to_string(declarator.id) + ">();";
             }
@@ -76,12 +76,12 @@ private:
     }
 
     void give_constants() {
-        for (const FunctionConstant &constant : scan_.constants) {
+        for (const FunctionConstant& constant : scan_.constants) {
             const bool defined = values_ && values_->count(constant.index) > 0;
             if (values_ && !defined && constant.required) {
-                throw CompileError(source_[constant.attribute].line,
-                                   "function constant '" + constant.name + "' (index " + std::to_string(constant.index) +
-                                       ") has no value");
+                throw CompileError(source_[constant.attribute].line, "function constant '" + constant.name +
+                                                                         "' (index " + std::to_string(constant.index) +
+                                                                         ") has no value");
             }
             const std::string bytes = defined ? values_->at(constant.index) : "0";
             replace(constant.attribute, constant.after - 1,
@@ -95,10 +95,10 @@ private:
     }
 
     std::string apply() {
-        std::stable_sort(edits_.begin(), edits_.end(), [](const Edit &a, const Edit &b) { return a.begin < b.begin; });
+        std::stable_sort(edits_.begin(), edits_.end(), [](const Edit& a, const Edit& b) { return a.begin < b.begin; });
         std::string result;
         std::size_t position = 0;
-        for (const Edit &edit : edits_) {
+        for (const Edit& edit : edits_) {
             if (edit.begin < position) continue;  // inside of what was replaced
             result.append(source_.text(), position, edit.begin - position).append(edit.replacement);
             position = edit.end;
@@ -106,11 +106,11 @@ private:
         return result.append(source_.text(), position, std::string::npos);
     }
 
-    std::string variables_of(const Kernel &kernel) const {
+    std::string variables_of(const Kernel& kernel) const {
         std::string ids;
-        for (const VariableDeclaration &variable : scan_.variables) {
+        for (const VariableDeclaration& variable : scan_.variables) {
             if (variable.function != kernel.definition) continue;
-            for (const auto &declarator : variable.declarators) ids += std::to_string(declarator.id) + ", ";
+            for (const auto& declarator : variable.declarators) ids += std::to_string(declarator.id) + ", ";
         }
         return ids;
     }
@@ -119,39 +119,42 @@ private:
         std::ostringstream out, rows;
         out << "\nnamespace __msl_table {\n";
         for (std::size_t k = 0; k < scan_.kernels.size(); ++k) {
-            const Kernel &kernel = scan_.kernels[k];
+            const Kernel& kernel = scan_.kernels[k];
             const std::string name = "kernel_" + std::to_string(k);
             // What is wrong with a parameter shows here, so these lines pass for that of the kernel.
-            const std::string line = "#line " + std::to_string(source_[kernel.definition->begin].line) + " \"program_source\"\n";
+            const std::string line =
+                "#line " + std::to_string(source_[kernel.definition->begin].line) + " \"program_source\"\n";
             out << line << "using " << name << " = __msl::Call<decltype(" << kernel.expression << ")";
-            for (const Parameter &parameter : kernel.parameters) {
+            for (const Parameter& parameter : kernel.parameters) {
                 out << ", __msl::Slot<" << parameter.kind << ", " << parameter.index << ">";
             }
             const std::string ids = variables_of(kernel);
             out << ">;\nconst unsigned " << name << "_variables[] = {" << ids << "0};\n";
-            rows << line << "{\"" << kernel.name << "\", &__msl_table::" << name << "::entry<" << kernel.expression << ">, __msl_table::" << name
-                 << "::parameters, " << kernel.parameters.size() << ", " << kernel.max_threads << ", __msl_table::" << name
-                 << "_variables, " << std::count(ids.begin(), ids.end(), ',') << "},\n";
+            rows << line << "{\"" << kernel.name << "\", &__msl_table::" << name << "::entry<" << kernel.expression
+                 << ">, __msl_table::" << name << "::parameters, " << kernel.parameters.size() << ", "
+                 << kernel.max_threads << ", __msl_table::" << name << "_variables, "
+                 << std::count(ids.begin(), ids.end(), ',') << "},\n";
         }
         out << "}\nextern \"C\" __attribute__((visibility(\"default\"))) const msl_kernel msl_kernels[] = {\n"
             << rows.str() << "{}};\n";
         out << "extern \"C\" __attribute__((visibility(\"default\"))) const msl_constant msl_constants[] = {\n";
-        for (const FunctionConstant &constant : scan_.constants) {
-            out << "{\"" << constant.name << "\", \"" << constant.type << "\", " << constant.index << ", " << constant.required << "},\n";
+        for (const FunctionConstant& constant : scan_.constants) {
+            out << "{\"" << constant.name << "\", \"" << constant.type << "\", " << constant.index << ", "
+                << constant.required << "},\n";
         }
         out << "{}};\n";
         return out.str();
     }
 
-    const Source &source_;
-    const Scan &scan_;
-    const ConstantBytes *values_;
+    const Source& source_;
+    const Scan& scan_;
+    const ConstantBytes* values_;
     std::vector<Edit> edits_;
 };
 
 }  // namespace
 
-std::string rewrite(const Source &source, const Scan &scan, const ConstantBytes *values) {
+std::string rewrite(const Source& source, const Scan& scan, const ConstantBytes* values) {
     return Rewriter(source, scan, values).run();
 }
 

@@ -13,7 +13,8 @@ namespace metal_sim::msl {
 // Values of function constants, by index: a C++ expression for the bytes, such as "0x3f, 0x80".
 using ConstantBytes = std::map<unsigned, std::string>;
 
-// CompileError when a function constant that is needed has no value; a library compiled without any values may lack them.
-std::string rewrite(const Source &source, const Scan &scan, const ConstantBytes *values);
+// CompileError when a function constant that is needed has no value; a library compiled without any values may lack
+// them.
+std::string rewrite(const Source& source, const Scan& scan, const ConstantBytes* values);
 
 }  // namespace metal_sim::msl

@@ -47,7 +47,7 @@ struct Attribute {
 struct Kernel {
     std::string name;        // by which it is found in the library
     std::string expression;  // the function, or the instance of a template
-    const Declaration *definition = nullptr;
+    const Declaration* definition = nullptr;
     std::vector<Parameter> parameters;
     std::string max_threads = "0";
 };
@@ -62,7 +62,7 @@ struct FunctionConstant {
 // threadgroup T name[n]; in a function.
 struct VariableDeclaration {
     std::size_t begin = 0, end = 0;  // tokens of the declaration, with its ;
-    const Declaration *function = nullptr;
+    const Declaration* function = nullptr;
     struct Declarator {
         unsigned id = 0;
         std::string name, type;  // type with its array bounds
@@ -74,14 +74,14 @@ struct Scan {
     std::vector<Kernel> kernels;
     std::vector<FunctionConstant> constants;
     std::vector<VariableDeclaration> variables;
-    std::vector<const Declaration *> kernel_definitions;  // templates too
+    std::vector<const Declaration*> kernel_definitions;  // templates too
 };
 
 // CompileError when an attribute, a kernel's parameters or a declaration break a rule.
-Scan scan(const Source &source);
+Scan scan(const Source& source);
 
-std::vector<Attribute> attributes_at(const Source &source, std::size_t i);
+std::vector<Attribute> attributes_at(const Source& source, std::size_t i);
 // Whether a declaration is that of a kernel: `kernel` or [[kernel]] before its name.
-bool is_kernel(const Source &source, const Declaration &declaration);
+bool is_kernel(const Source& source, const Declaration& declaration);
 
 }  // namespace metal_sim::msl

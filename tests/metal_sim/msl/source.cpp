@@ -11,8 +11,8 @@ namespace metal_sim::msl {
 
 namespace {
 
-constexpr std::array<std::string_view, 19> joined_marks{"::", "->", "&&", "||", "==", "!=", "<=", "<<", "+=", "-=",
-                                                        "*=", "/=", "%=", "&=", "|=", "^=", "++", "--", ".*"};
+constexpr std::array<std::string_view, 19> joined_marks{
+    "::", "->", "&&", "||", "==", "!=", "<=", "<<", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "++", "--", ".*"};
 
 bool is_word_start(char c) {
     return std::isalpha(static_cast<unsigned char>(c)) || c == '_';
@@ -23,7 +23,7 @@ bool is_word(char c) {
 }
 
 // Where the token that begins at `i` ends, and its kind.
-std::pair<std::size_t, TokenKind> token_end(const std::string &text, std::size_t i) {
+std::pair<std::size_t, TokenKind> token_end(const std::string& text, std::size_t i) {
     const auto next = [&](std::size_t at) { return at < text.size() ? text[at] : '\0'; };
     std::size_t end = i + 1;
     if (is_word_start(text[i])) {
@@ -98,7 +98,8 @@ void Source::match_brackets() {
         stack.pop_back();
     }
     if (!stack.empty()) {
-        throw CompileError(tokens_[stack.back()].line, "'" + std::string(tokens_[stack.back()].text) + "' is never closed");
+        throw CompileError(tokens_[stack.back()].line,
+                           "'" + std::string(tokens_[stack.back()].text) + "' is never closed");
     }
 }
 
@@ -140,12 +141,12 @@ std::vector<std::pair<std::size_t, std::size_t>> Source::split(std::size_t begin
     return parts;
 }
 
-void Source::find_declarations(std::size_t begin, std::size_t end, const std::string &scope) {
+void Source::find_declarations(std::size_t begin, std::size_t end, const std::string& scope) {
     while (begin < end) begin = read_declaration(begin, end, scope);
 }
 
 // Reads one declaration; returns the token after it.
-std::size_t Source::read_declaration(std::size_t begin, std::size_t end, const std::string &scope) {
+std::size_t Source::read_declaration(std::size_t begin, std::size_t end, const std::string& scope) {
     if (is(begin, ";")) return begin + 1;
     if (is(begin, "namespace")) {
         std::size_t open = begin + 1;
@@ -164,7 +165,8 @@ std::size_t Source::read_declaration(std::size_t begin, std::size_t end, const s
     for (; i < end && !is(i, ";"); ++i) {
         if (is(i, "=")) assigned = true;
         if (is(i, "template") && is(i + 1, "<")) i = skip_angles(i + 1) - 1;
-        if (is(i, "struct") || is(i, "class") || is(i, "union") || is(i, "enum")) declaration.kind = DeclarationKind::type;
+        if (is(i, "struct") || is(i, "class") || is(i, "union") || is(i, "enum"))
+            declaration.kind = DeclarationKind::type;
         if (is(i, "(") && !assigned && declaration.kind == DeclarationKind::other && declaration.parameters == 0 &&
             !is(i - 1, "alignas")) {
             declaration.kind = DeclarationKind::function;
@@ -184,7 +186,7 @@ std::size_t Source::read_declaration(std::size_t begin, std::size_t end, const s
 }
 
 // The name is the word before the parameters or, in an instantiation, before the template arguments in front of them.
-void Source::describe_function(Declaration &declaration) const {
+void Source::describe_function(Declaration& declaration) const {
     std::size_t name = declaration.parameters - 1;
     if (is(name, ">")) {
         int depth = 0;

@@ -13,7 +13,7 @@ namespace metal_sim::msl {
 // What a Metal compiler would print, with the line of the user's source.
 class CompileError : public std::runtime_error {
 public:
-    CompileError(int line, const std::string &message)
+    CompileError(int line, const std::string& message)
         : std::runtime_error("program_source:" + std::to_string(line) + ": error: " + message) {}
 };
 
@@ -32,25 +32,25 @@ enum class DeclarationKind { function, type, other };
 // Something at program scope or in a namespace.
 struct Declaration {
     DeclarationKind kind = DeclarationKind::other;
-    std::size_t begin = 0, end = 0;            // tokens, `end` not included
-    std::size_t name = 0;                      // of a function: the token
-    std::size_t parameters = 0;                // of a function: the ( token
-    std::size_t body = 0;                      // of a function: the { token, or 0 without a body
-    std::string scope;                         // "outer::inner::" of the namespaces around it
+    std::size_t begin = 0, end = 0;  // tokens, `end` not included
+    std::size_t name = 0;            // of a function: the token
+    std::size_t parameters = 0;      // of a function: the ( token
+    std::size_t body = 0;            // of a function: the { token, or 0 without a body
+    std::string scope;               // "outer::inner::" of the namespaces around it
 };
 
 class Source {
 public:
     explicit Source(std::string text);
-    Source(const Source &) = delete;
-    Source &operator=(const Source &) = delete;
+    Source(const Source&) = delete;
+    Source& operator=(const Source&) = delete;
 
-    const std::string &text() const { return text_; }
+    const std::string& text() const { return text_; }
     std::size_t size() const { return tokens_.size(); }
     // An empty token beyond the end.
-    const Token &operator[](std::size_t i) const { return i < tokens_.size() ? tokens_[i] : end_; }
+    const Token& operator[](std::size_t i) const { return i < tokens_.size() ? tokens_[i] : end_; }
     bool is(std::size_t i, std::string_view text) const { return (*this)[i].text == text; }
-    const std::vector<Declaration> &declarations() const { return declarations_; }
+    const std::vector<Declaration>& declarations() const { return declarations_; }
 
     // Whether [[ begins at token i; and the token after its ]].
     bool attribute_begins(std::size_t i) const;
@@ -65,9 +65,9 @@ public:
 private:
     void tokenize();
     void match_brackets();
-    void find_declarations(std::size_t begin, std::size_t end, const std::string &scope);
-    std::size_t read_declaration(std::size_t begin, std::size_t end, const std::string &scope);
-    void describe_function(Declaration &declaration) const;
+    void find_declarations(std::size_t begin, std::size_t end, const std::string& scope);
+    std::size_t read_declaration(std::size_t begin, std::size_t end, const std::string& scope);
+    void describe_function(Declaration& declaration) const;
 
     std::string text_;
     std::vector<Token> tokens_;

@@ -1,5 +1,6 @@
 // See toolchain.h.
-// The flags make C++ behave as MSL does: 1.0 is a float, half is not computed in float, nothing of the host is included.
+// The flags make C++ behave as MSL does: 1.0 is a float, half is not computed in float, nothing of the host is
+// included.
 #include "msl/toolchain.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 #include "metal_sim/control.h"
 
-extern char **environ;
+extern char** environ;
 
 namespace metal_sim::msl {
 
@@ -28,23 +29,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_file(const std::string &path) {
+std::string read_file(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
 }
 
-void write_file(const std::string &path, const std::string &text) {
+void write_file(const std::string& path, const std::string& text) {
     std::ofstream file(path, std::ios::binary);
     file << text;
     if (!file.flush()) throw std::runtime_error("[metal_sim] cannot write " + path);
 }
 
 // Runs a command with its messages going to `log`; returns the exit status.
-int run(const std::vector<std::string> &command, const std::string &log) {
-    std::vector<char *> arguments;
-    for (const std::string &argument : command) arguments.push_back(const_cast<char *>(argument.c_str()));
+int run(const std::vector<std::string>& command, const std::string& log) {
+    std::vector<char*> arguments;
+    for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
     arguments.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -52,15 +53,16 @@ int run(const std::vector<std::string> &command, const std::string &log) {
     pid_t child = 0;
     const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (failed) throw std::runtime_error("[metal_sim] cannot run " + command[0] + "; METAL_SIM_COMPILER names a clang++ of version 19 or later");
+    if (failed)
+        throw std::runtime_error("[metal_sim] cannot run " + command[0] +
+                                 "; METAL_SIM_COMPILER names a clang++ of version 19 or later");
     int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
-    }
+    while (waitpid(child, &status, 0) < 0) {}
     return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
 // FNV-1a, from two starting values.
-std::string hash_text(const std::string &text) {
+std::string hash_text(const std::string& text) {
     char digits[40];
     std::uint64_t a = 14695981039346656037u, b = 0x9e3779b97f4a7c15u;
     for (const char c : text) {
@@ -72,28 +74,28 @@ std::string hash_text(const std::string &text) {
 }
 
 // What kernels include and what translates them, so that a change of either compiles anew.
-const std::string &translation_hash() {
+const std::string& translation_hash() {
     static const std::string hash = [] {
         std::vector<std::string> paths{METAL_SIM_ROOT "/grid/abi.h"};
-        for (const char *folder : {METAL_SIM_ROOT "/shim", METAL_SIM_ROOT "/msl"}) {
-            for (const auto &entry : fs::recursive_directory_iterator(folder)) {
+        for (const char* folder : {METAL_SIM_ROOT "/shim", METAL_SIM_ROOT "/msl"}) {
+            for (const auto& entry : fs::recursive_directory_iterator(folder)) {
                 if (entry.is_regular_file()) paths.push_back(entry.path().string());
             }
         }
         std::sort(paths.begin(), paths.end());
         std::string text;
-        for (const std::string &path : paths) text += read_file(path);
+        for (const std::string& path : paths) text += read_file(path);
         return hash_text(text);
     }();
     return hash;
 }
 
-std::string key_text(const CompileRequest &request) {
+std::string key_text(const CompileRequest& request) {
     std::string key = translation_hash() + settings().compiler + (request.fast_math ? " fast " : " exact ") +
                       std::to_string(request.version) + '\n';
-    for (const auto &[name, value] : request.macros) key += name + '=' + value + '\n';
+    for (const auto& [name, value] : request.macros) key += name + '=' + value + '\n';
     if (request.constants) {
-        for (const auto &[index, bytes] : *request.constants) {
+        for (const auto& [index, bytes] : *request.constants) {
             key += std::to_string(index) + ':' + std::string(bytes.begin(), bytes.end()) + '\n';
         }
         key += "specialised\n";
@@ -103,7 +105,7 @@ std::string key_text(const CompileRequest &request) {
 
 }  // namespace
 
-Workplace::Workplace(const CompileRequest &request) {
+Workplace::Workplace(const CompileRequest& request) {
     static std::atomic<int> count{0};
     const std::string folder = settings().cache_folder;
     fs::create_directories(folder);
@@ -114,19 +116,20 @@ Workplace::Workplace(const CompileRequest &request) {
 }
 
 Workplace::~Workplace() {
-    for (const char *suffix : {".metal", ".i", ".cpp", ".so", ".log"}) std::remove(file(suffix).c_str());
+    for (const char* suffix : {".metal", ".i", ".cpp", ".so", ".log"}) std::remove(file(suffix).c_str());
 }
 
 bool Workplace::is_cached() const {
     return access(shared_object_.c_str(), R_OK) == 0;
 }
 
-std::string Workplace::preprocess(const CompileRequest &request) const {
+std::string Workplace::preprocess(const CompileRequest& request) const {
     write_file(file(".metal"), "#line 1 \"program_source\"\n" + request.source);
     std::vector<std::string> command{settings().compiler, "-x", "c++", "-std=c++14", "-E", "-nostdinc", "-undef"};
-    command.insert(command.end(), {"-I" METAL_SIM_ROOT "/shim", "-DMETAL_SIM_SCAN", "-D__METAL__=1", "-D__METAL_MACOS__=1"});
+    command.insert(command.end(),
+                   {"-I" METAL_SIM_ROOT "/shim", "-DMETAL_SIM_SCAN", "-D__METAL__=1", "-D__METAL_MACOS__=1"});
     command.push_back("-D__METAL_VERSION__=" + std::to_string(request.version));
-    for (const auto &[name, value] : request.macros) command.push_back("-D" + name + '=' + value);
+    for (const auto& [name, value] : request.macros) command.push_back("-D" + name + '=' + value);
     command.insert(command.end(), {file(".metal"), "-o", file(".i")});
     const int status = run(command, file(".log"));
     const std::string text = read_file(file(".i")), log = read_file(file(".log"));
@@ -134,14 +137,15 @@ std::string Workplace::preprocess(const CompileRequest &request) const {
     return text;
 }
 
-void Workplace::build(const std::string &text, const CompileRequest &request) const {
+void Workplace::build(const std::string& text, const CompileRequest& request) const {
     write_file(file(".cpp"), text);
     std::vector<std::string> command{
-        settings().compiler, "-x", "c++", "-std=c++14", "-O1", "-fPIC", "-shared", "-nostdlib", "-nostdinc", "-nostdinc++",
-        "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fno-crash-diagnostics", "-fno-math-errno", "-ffp-contract=on",
+        settings().compiler, "-x", "c++", "-std=c++14", "-O1", "-fPIC", "-shared", "-nostdlib", "-nostdinc",
+        "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fno-crash-diagnostics",
+        "-fno-math-errno", "-ffp-contract=on",
         // MSL's floating-point literals and 16-bit arithmetic
-        "-Xclang", "-cl-single-precision-constant", "-Xclang", "-ffloat16-excess-precision=none",
-        "-Xclang", "-fbfloat16-excess-precision=none",
+        "-Xclang", "-cl-single-precision-constant", "-Xclang", "-ffloat16-excess-precision=none", "-Xclang",
+        "-fbfloat16-excess-precision=none",
         // what is undefined in a kernel ends the grid with an error
         "-fsanitize=bounds,integer-divide-by-zero,signed-integer-overflow,shift-exponent", "-fsanitize-recover=all",
         "-Wno-everything", "-Wunknown-attributes", "-Wreturn-type", "-Werror=return-type", "-Wvla-extension",

@@ -11,9 +11,10 @@ struct Case {
     std::string name, reason, source;
 };
 
-inline const std::string preamble = "#include <metal_stdlib>\n#include <metal_simdgroup_matrix>\nusing namespace metal;\n";
+inline const std::string preamble =
+    "#include <metal_stdlib>\n#include <metal_simdgroup_matrix>\nusing namespace metal;\n";
 
-inline std::vector<Case> split_cases(const std::string &text) {
+inline std::vector<Case> split_cases(const std::string& text) {
     const std::string mark = "//! ";
     std::vector<Case> cases;
     std::size_t begin = text.find("\n" + mark);

@@ -16,20 +16,20 @@ Queue new_queue() {
     return adopt([device() newCommandQueue]);
 }
 
-Library compile(const std::string &source, std::string &error, MTLLanguageVersion version) {
+Library compile(const std::string& source, std::string& error, MTLLanguageVersion version) {
     @autoreleasepool {
-        NSError *failure = nil;
+        NSError* failure = nil;
         const auto options = adopt([[MTLCompileOptions alloc] init]);
         [options.get() setMathMode:MTLMathModeSafe];
         [options.get() setLanguageVersion:version];
-        NSString *text = [NSString stringWithUTF8String:source.c_str()];
+        NSString* text = [NSString stringWithUTF8String:source.c_str()];
         auto library = adopt([device() newLibraryWithSource:text options:options.get() error:&failure]);
         error = library ? "" : [[failure localizedDescription] UTF8String];
         return library;
     }
 }
 
-std::string read_kernels(const std::string &name) {
+std::string read_kernels(const std::string& name) {
     std::ifstream file(METAL_SIM_KERNELS "/" + name);
     REQUIRE_MESSAGE(file.is_open(), name);
     std::ostringstream text;
@@ -37,18 +37,18 @@ std::string read_kernels(const std::string &name) {
     return text.str();
 }
 
-Library compile_file(const std::string &name) {
+Library compile_file(const std::string& name) {
     std::string error;
     auto library = compile(read_kernels(name), error);
     REQUIRE_MESSAGE(bool(library), error);
     return library;
 }
 
-Pipeline pipeline(const Library &library, const std::string &kernel) {
+Pipeline pipeline(const Library& library, const std::string& kernel) {
     @autoreleasepool {
         const auto function = adopt([library.get() newFunctionWithName:[NSString stringWithUTF8String:kernel.c_str()]]);
         REQUIRE_MESSAGE(bool(function), kernel);
-        NSError *error = nil;
+        NSError* error = nil;
         auto state = adopt([device() newComputePipelineStateWithFunction:function.get() error:&error]);
         REQUIRE_MESSAGE(bool(state), [[error localizedDescription] UTF8String]);
         return state;
@@ -59,7 +59,7 @@ Buffer new_buffer(std::size_t bytes) {
     return adopt([device() newBufferWithLength:bytes options:MTLResourceStorageModeShared]);
 }
 
-std::string submit(const std::function<void(id<MTLCommandBuffer>)> &encode) {
+std::string submit(const std::function<void(id<MTLCommandBuffer>)>& encode) {
     static const Queue queue = new_queue();
     @autoreleasepool {
         id<MTLCommandBuffer> buffer = [queue.get() commandBuffer];
@@ -71,7 +71,7 @@ std::string submit(const std::function<void(id<MTLCommandBuffer>)> &encode) {
     }
 }
 
-std::string submit_compute(const std::function<void(id<MTLComputeCommandEncoder>)> &encode) {
+std::string submit_compute(const std::function<void(id<MTLComputeCommandEncoder>)>& encode) {
     return submit([&](id<MTLCommandBuffer> buffer) {
         id<MTLComputeCommandEncoder> encoder = [buffer computeCommandEncoder];
         encode(encoder);
@@ -79,7 +79,8 @@ std::string submit_compute(const std::function<void(id<MTLComputeCommandEncoder>
     });
 }
 
-std::string run(const Pipeline &kernel, const std::vector<Buffer> &buffers, NSUInteger threads, NSUInteger threadgroup) {
+std::string run(const Pipeline& kernel, const std::vector<Buffer>& buffers, NSUInteger threads,
+                NSUInteger threadgroup) {
     return submit_compute([&](id<MTLComputeCommandEncoder> encoder) {
         [encoder setComputePipelineState:kernel.get()];
         for (NSUInteger i = 0; i < buffers.size(); ++i) [encoder setBuffer:buffers[i].get() offset:0 atIndex:i];
@@ -87,11 +88,11 @@ std::string run(const Pipeline &kernel, const std::vector<Buffer> &buffers, NSUI
     });
 }
 
-std::string misuse_of(const std::function<void()> &call) {
+std::string misuse_of(const std::function<void()>& call) {
     @autoreleasepool {
         @try {
             call();
-        } @catch (NSException *exception) {
+        } @catch (NSException* exception) {
             CHECK([[exception name] isEqualToString:[NSString stringWithUTF8String:metal_sim::misuse_exception]]);
             return [[exception reason] UTF8String];
         }
@@ -99,7 +100,7 @@ std::string misuse_of(const std::function<void()> &call) {
     }
 }
 
-bool contains(const std::string &text, const std::string &part) {
+bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 

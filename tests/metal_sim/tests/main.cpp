@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     std::puts("Metal is SIMULATED on the host here: this says nothing about Apple's compiler, a GPU, or speed.");
     return doctest::Context(argc, argv).run();
 }

@@ -10,7 +10,7 @@ using namespace metal_sim_test;
 
 namespace {
 
-const Library &library() {
+const Library& library() {
     static const Library instance = compile_file("execution.metal");
     return instance;
 }
@@ -28,7 +28,7 @@ template <typename T>
 std::vector<T> eighths(std::size_t n, unsigned seed) {
     std::mt19937 random(seed);
     std::vector<T> values(n);
-    for (T &value : values) value = static_cast<T>((static_cast<int>(random() % 15) - 7) / 8.0f);
+    for (T& value : values) value = static_cast<T>((static_cast<int>(random() % 15) - 7) / 8.0f);
     return values;
 }
 
@@ -38,7 +38,7 @@ struct Product {
 
 // The largest error of c = a * b.
 template <typename T>
-double product_error(const std::vector<T> &a, const std::vector<T> &b, const float *c, Product size) {
+double product_error(const std::vector<T>& a, const std::vector<T>& b, const float* c, Product size) {
     double worst = 0;
     for (unsigned i = 0; i < size.m; ++i) {
         for (unsigned j = 0; j < size.n; ++j) {
@@ -53,7 +53,7 @@ double product_error(const std::vector<T> &a, const std::vector<T> &b, const flo
 }
 
 template <typename T>
-double run_product(const std::string &kernel, Product size, MTLSize groups, MTLSize group, NSUInteger scratch) {
+double run_product(const std::string& kernel, Product size, MTLSize groups, MTLSize group, NSUInteger scratch) {
     const auto a = eighths<T>(size.m * size.k, 1), b = eighths<T>(size.k * size.n, 2);
     const Buffer a_buffer = buffer_of(a), b_buffer = buffer_of(b), c = new_buffer(size.m * size.n * 4);
     const Pipeline state = pipeline(library(), kernel);
@@ -71,12 +71,13 @@ double run_product(const std::string &kernel, Product size, MTLSize groups, MTLS
     return product_error(a, b, contents<float>(c), size);
 }
 
-double tiled(const std::string &kernel, Product size) {
-    return run_product<float>(kernel, size, MTLSizeMake((size.n + 15) / 16, (size.m + 15) / 16, 1), MTLSizeMake(16, 16, 1), 0);
+double tiled(const std::string& kernel, Product size) {
+    return run_product<float>(kernel, size, MTLSizeMake((size.n + 15) / 16, (size.m + 15) / 16, 1),
+                              MTLSizeMake(16, 16, 1), 0);
 }
 
 template <typename T>
-double simdgroup(const std::string &kernel, Product size) {
+double simdgroup(const std::string& kernel, Product size) {
     return run_product<T>(kernel, size, MTLSizeMake(size.n / 16, size.m / 16, 1), MTLSizeMake(128, 1, 1), 4 * 64 * 4);
 }
 
@@ -103,12 +104,13 @@ TEST_CASE("GELU waits for an event, signals one, and calls its completion handle
         [encoder dispatchThreads:MTLSizeMake(n, 1, 1) threadsPerThreadgroup:MTLSizeMake(256, 1, 1)];
         [encoder endEncoding];
         [buffer encodeSignalEvent:event.get() value:2];
-        NSString *captured = [NSString stringWithFormat:@"%u elements", n];  // only the block keeps it alive
+        NSString* captured = [NSString stringWithFormat:@"%u elements", n];  // only the block keeps it alive
         [buffer addScheduledHandler:^(id<MTLCommandBuffer> done) {
           if ([done status] == MTLCommandBufferStatusScheduled) scheduled_at->fetch_add(1);
         }];
         [buffer addCompletedHandler:^(id<MTLCommandBuffer> done) {
-          if ([done status] == MTLCommandBufferStatusCompleted && [captured isEqualToString:@"10007 elements"]) completed_at->fetch_add(1);
+          if ([done status] == MTLCommandBufferStatusCompleted && [captured isEqualToString:@"10007 elements"])
+              completed_at->fetch_add(1);
         }];
         [buffer commit];
         [buffer waitUntilScheduled];
@@ -174,7 +176,7 @@ TEST_CASE("a missing barrier shows in some order of threads") {
     const Product size = {32, 32, 64};
     int wrong = 0;
     for (const auto order : {metal_sim::Order::forward, metal_sim::Order::reversed, metal_sim::Order::shuffled}) {
-        const WithSettings settings([&](metal_sim::Settings &s) { s.order = order; });
+        const WithSettings settings([&](metal_sim::Settings& s) { s.order = order; });
         CHECK(tiled("matmul_tiled", size) == 0);
         if (tiled("matmul_without_barrier", size) != 0) ++wrong;
     }
@@ -190,12 +192,13 @@ TEST_CASE("threadgroup memory holds NaN until it is written") {
 TEST_CASE("a seed gives one order, another seed another") {
     std::string error;
     const Library ordered = compile(
-        "#include <metal_stdlib>\nusing namespace metal;\nkernel void order(device atomic_uint *next [[buffer(0)]], device uint *y [[buffer(1)]], "
+        "#include <metal_stdlib>\nusing namespace metal;\nkernel void order(device atomic_uint *next [[buffer(0)]], "
+        "device uint *y [[buffer(1)]], "
         "uint i [[thread_position_in_grid]]) { y[i] = atomic_fetch_add_explicit(next, 1, memory_order_relaxed); }",
         error);
     REQUIRE_MESSAGE(bool(ordered), error);
     const auto order_with = [&](metal_sim::Order order, std::uint64_t seed) {
-        const WithSettings settings([&](metal_sim::Settings &s) {
+        const WithSettings settings([&](metal_sim::Settings& s) {
             s.order = order;
             s.seed = seed;
         });
@@ -234,13 +237,18 @@ TEST_CASE("many small grids in one command buffer run in order") {
 }
 
 TEST_CASE("an indirect grid has the size that a kernel or the host wrote") {
-    const Buffer x = buffer_of(std::vector<float>(96)), size = buffer_of(std::vector<unsigned>{9, 2, 1, 1}), none = buffer_of(std::vector<unsigned>{0, 1, 1});
+    const Buffer x = buffer_of(std::vector<float>(96)), size = buffer_of(std::vector<unsigned>{9, 2, 1, 1}),
+                 none = buffer_of(std::vector<unsigned>{0, 1, 1});
     const Pipeline increment = pipeline(library(), "increment");
     const std::string error = submit_compute([&](id<MTLComputeCommandEncoder> encoder) {
         [encoder setComputePipelineState:increment.get()];
         [encoder setBuffer:x.get() offset:0 atIndex:0];
-        [encoder dispatchThreadgroupsWithIndirectBuffer:size.get() indirectBufferOffset:4 threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
-        [encoder dispatchThreadgroupsWithIndirectBuffer:none.get() indirectBufferOffset:0 threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
+        [encoder dispatchThreadgroupsWithIndirectBuffer:size.get()
+                                   indirectBufferOffset:4
+                                  threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
+        [encoder dispatchThreadgroupsWithIndirectBuffer:none.get()
+                                   indirectBufferOffset:0
+                                  threadsPerThreadgroup:MTLSizeMake(32, 1, 1)];
     });
     CHECK(error == "");
     for (int i = 0; i < 96; ++i) CHECK(contents<float>(x)[i] == (i < 64 ? 1.0f : 0.0f));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned threads = 64, threadgroup = 32;
 
-const Library &library() {
+const Library& library() {
     static const Library instance = compile_file("legal.metal");
     return instance;
 }
@@ -21,23 +21,24 @@ std::vector<float> counting() {
     return values;
 }
 
-void for_each_order(const std::function<void()> &check) {
+void for_each_order(const std::function<void()>& check) {
     for (const auto order : {metal_sim::Order::forward, metal_sim::Order::reversed, metal_sim::Order::shuffled}) {
-        const WithSettings settings([&](metal_sim::Settings &s) { s.order = order; });
+        const WithSettings settings([&](metal_sim::Settings& s) { s.order = order; });
         CAPTURE(static_cast<int>(order));
         check();
     }
 }
 
 // Runs `kernel` over x = 0, 1, 2, ... and compares y.
-void check_kernel(const std::string &kernel, const std::function<double(unsigned)> &expected, double tolerance = 0) {
+void check_kernel(const std::string& kernel, const std::function<double(unsigned)>& expected, double tolerance = 0) {
     const Pipeline state = pipeline(library(), kernel);
     for_each_order([&] {
         const Buffer x = buffer_of(counting()), y = buffer_of(std::vector<float>(threads));
         CHECK(run(state, {x, y}, threads, threadgroup) == "");
         for (unsigned i = 0; i < threads; ++i) {
             const double value = contents<float>(y)[i];
-            CHECK_MESSAGE(std::abs(value - expected(i)) <= tolerance, kernel << "[" << i << "] = " << value << ", not " << expected(i));
+            CHECK_MESSAGE(std::abs(value - expected(i)) <= tolerance,
+                          kernel << "[" << i << "] = " << value << ", not " << expected(i));
         }
     });
 }
@@ -64,16 +65,22 @@ TEST_CASE("scaled: parameters, a guard, tables") {
 }
 
 TEST_CASE("swizzled") {
-    check_kernel("swizzled", [](unsigned i) { return 1 + 10 * (i % 2 ? 3.5 : 1.5) + 100 * (i % 2 ? 4.5 : 2.5) + 1000.0 * i; });
+    check_kernel("swizzled",
+                 [](unsigned i) { return 1 + 10 * (i % 2 ? 3.5 : 1.5) + 100 * (i % 2 ? 4.5 : 2.5) + 1000.0 * i; });
 }
-TEST_CASE("constructed") { check_kernel("constructed", [](unsigned i) { return i + 2 + 3 + 4 + 3; }); }
+TEST_CASE("constructed") {
+    check_kernel("constructed", [](unsigned i) { return i + 2 + 3 + 4 + 3; });
+}
 TEST_CASE("rounded: 16-bit arithmetic rounds each time") {
     // half: 2048 + 1 rounds back to 2048, twice; bfloat: 256 + 1 rounds back to 256, twice.
     check_kernel("rounded", [](unsigned) { return 2048 + 256 + 0.25 + 0.5; });
 }
-TEST_CASE("overloaded") { check_kernel("overloaded", [](unsigned i) { return double(i) * i * i + 64; }); }
+TEST_CASE("overloaded") {
+    check_kernel("overloaded", [](unsigned i) { return double(i) * i * i + 64; });
+}
 TEST_CASE("controlled") {
-    check_kernel("controlled", [](unsigned i) { return 100 + i + (i % 3 + 1) + 1000.0 * std::max(1u, std::min(i, 5u)); });
+    check_kernel("controlled",
+                 [](unsigned i) { return 100 + i + (i % 3 + 1) + 1000.0 * std::max(1u, std::min(i, 5u)); });
 }
 TEST_CASE("two instances of a template") {
     check_kernel("prefix_total_float", [](unsigned i) { return i * (i - 1.0) / 2; });
@@ -83,7 +90,8 @@ TEST_CASE("two instances of a template") {
     for (int i = 0; i < int(threads); ++i) CHECK(contents<int>(y)[i] == i);
 }
 TEST_CASE("reversed_in_group: threadgroup variables and barriers") {
-    check_kernel("reversed_in_group", [](unsigned i) { return (i / 32 * 32 + 31 - i % 32) + 1000.0 * (i / 32 * 32 + 31); });
+    check_kernel("reversed_in_group",
+                 [](unsigned i) { return (i / 32 * 32 + 31 - i % 32) + 1000.0 * (i / 32 * 32 + 31); });
     CHECK([pipeline(library(), "reversed_in_group").get() staticThreadgroupMemoryLength] == 32 * 4 + 16);
 }
 TEST_CASE("entries: threadgroup memory as an argument") {
@@ -123,13 +131,17 @@ TEST_CASE("simdgroups") {
         return total + before + next + across + begin + 3 + 0.75;
     });
 }
-TEST_CASE("some_lanes") { check_kernel("some_lanes", [](unsigned i) { return i % 32 < 20 ? 20 : 0; }); }
-TEST_CASE("quads") { check_kernel("quads", [](unsigned i) { return 4.0 * (i / 4 * 4) + 6 + 1000.0 * (i / 4 * 4 + 2); }); }
+TEST_CASE("some_lanes") {
+    check_kernel("some_lanes", [](unsigned i) { return i % 32 < 20 ? 20 : 0; });
+}
+TEST_CASE("quads") {
+    check_kernel("quads", [](unsigned i) { return 4.0 * (i / 4 * 4) + 6 + 1000.0 * (i / 4 * 4 + 2); });
+}
 
 TEST_CASE("counted: atomics") {
     for_each_order([&] {
-        const Buffer x = buffer_of(counting()), count = buffer_of(std::vector<unsigned>(2)), total = buffer_of(std::vector<float>(1)),
-                     largest = buffer_of(std::vector<int>(1));
+        const Buffer x = buffer_of(counting()), count = buffer_of(std::vector<unsigned>(2)),
+                     total = buffer_of(std::vector<float>(1)), largest = buffer_of(std::vector<int>(1));
         CHECK(run(pipeline(library(), "counted"), {x, count, total, largest}, threads, threadgroup) == "");
         CHECK(contents<unsigned>(count)[0] == 32);
         CHECK(contents<unsigned>(count)[1] == 128);
@@ -158,9 +170,12 @@ TEST_CASE("positions, in three dimensions and at the edges of a grid") {
     });
 }
 TEST_CASE("functions") {
-    check_kernel("functions", [](unsigned i) {
-        const double v = i / 8.0 - 4, sign = v > 0 ? 1 : v < 0 ? -1 : 0;
-        return v * 2 + 1 + std::min(std::max(v, -1.0), 1.0) + 2.5 + std::copysign(3, v) + v + std::fmod(v, 1.5) + 0.5 + std::exp(v) +
-               std::exp2(v) + 1 / std::sqrt(v * v + 1) + sign + std::floor(v);
-    }, 1e-4);
+    check_kernel(
+        "functions",
+        [](unsigned i) {
+            const double v = i / 8.0 - 4, sign = v > 0 ? 1 : v < 0 ? -1 : 0;
+            return v * 2 + 1 + std::min(std::max(v, -1.0), 1.0) + 2.5 + std::copysign(3, v) + v + std::fmod(v, 1.5) +
+                   0.5 + std::exp(v) + std::exp2(v) + 1 / std::sqrt(v * v + 1) + sign + std::floor(v);
+        },
+        1e-4);
 }

@@ -6,13 +6,14 @@ using namespace metal_sim_test;
 
 namespace {
 
-const Pipeline &increment() {
+const Pipeline& increment() {
     static const Pipeline state = pipeline(compile_file("execution.metal"), "increment");
     return state;
 }
 
 // What `call` raises when it is given an open compute encoder with a pipeline.
-std::string encoder_misuse(const std::function<void(id<MTLComputeCommandEncoder>)> &call, const Pipeline &state = increment()) {
+std::string encoder_misuse(const std::function<void(id<MTLComputeCommandEncoder>)>& call,
+                           const Pipeline& state = increment()) {
     static const Queue queue = new_queue();
     @autoreleasepool {
         id<MTLCommandBuffer> buffer = [queue.get() commandBuffer];
@@ -22,7 +23,7 @@ std::string encoder_misuse(const std::function<void(id<MTLComputeCommandEncoder>
     }
 }
 
-std::string buffer_misuse(const std::function<void(id<MTLCommandBuffer>)> &call) {
+std::string buffer_misuse(const std::function<void(id<MTLCommandBuffer>)>& call) {
     static const Queue queue = new_queue();
     @autoreleasepool {
         id<MTLCommandBuffer> buffer = [queue.get() commandBuffer];
@@ -30,7 +31,7 @@ std::string buffer_misuse(const std::function<void(id<MTLCommandBuffer>)> &call)
     }
 }
 
-std::string blit_misuse(const std::function<void(id<MTLBlitCommandEncoder>)> &call) {
+std::string blit_misuse(const std::function<void(id<MTLBlitCommandEncoder>)>& call) {
     return buffer_misuse([&](id<MTLCommandBuffer> buffer) { call([buffer blitCommandEncoder]); });
 }
 
@@ -47,23 +48,35 @@ TEST_CASE("compute encoders: bindings") {
                    "offset 64 is not below the buffer's length 64"));
     CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:bytes length:4097 atIndex:0]; }),
                    "setBytes:length:atIndex:]: length 4097 is not from 1 to 4096"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:bytes length:0 atIndex:0]; }), "length 0"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:NULL length:4 atIndex:0]; }), "the bytes are NULL"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:bytes length:4 atIndex:40]; }), "index 40"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBufferOffset:4 atIndex:2]; }), "no buffer is set at index 2"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:bytes length:0 atIndex:0]; }),
+                   "length 0"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:NULL length:4 atIndex:0]; }),
+                   "the bytes are NULL"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBytes:bytes length:4 atIndex:40]; }),
+                   "index 40"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setBufferOffset:4 atIndex:2]; }),
+                   "no buffer is set at index 2"));
     CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
                        const id<MTLBuffer> buffers[2] = {x.get(), x.get()};
                        const NSUInteger offsets[2] = {0, 100};
                        [e setBuffers:buffers offsets:offsets withRange:NSMakeRange(0, 2)];
                    }),
                    "setBuffers:offsets:withRange:]: offset 100"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setThreadgroupMemoryLength:24 atIndex:0]; }), "not a multiple of 16"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setThreadgroupMemoryLength:65536 atIndex:0]; }),
-                   "more than the device has: 32768"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setThreadgroupMemoryLength:16 atIndex:31]; }), "index 31"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setComputePipelineState:nil]; }), "the pipeline is nil"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e useResource:nil usage:MTLResourceUsageRead]; }), "the resource is nil"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e memoryBarrierWithScope:0]; }), "the scope is empty"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setThreadgroupMemoryLength:24 atIndex:0]; }),
+                   "not a multiple of 16"));
+    CHECK(contains(
+        encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setThreadgroupMemoryLength:65536 atIndex:0]; }),
+        "more than the device has: 32768"));
+    CHECK(
+        contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setThreadgroupMemoryLength:16 atIndex:31]; }),
+                 "index 31"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e setComputePipelineState:nil]; }),
+                   "the pipeline is nil"));
+    CHECK(contains(
+        encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e useResource:nil usage:MTLResourceUsageRead]; }),
+        "the resource is nil"));
+    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e memoryBarrierWithScope:0]; }),
+                   "the scope is empty"));
     CHECK(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {  // all of this is allowed
               [e setBuffer:x.get() offset:60 atIndex:30];
               [e setBufferOffset:4 atIndex:30];
@@ -93,8 +106,9 @@ TEST_CASE("compute encoders: dispatches") {
                        [e dispatchThreadgroups:MTLSizeMake(1, 1, 0) threadsPerThreadgroup:one];
                    }),
                    "dispatchThreadgroups:threadsPerThreadgroup:]: threadgroups per grid are 1 x 1 x 0"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e dispatchThreads:one threadsPerThreadgroup:one]; }),
-                   "kernel 'increment': buffer(0) is not set"));
+    CHECK(contains(
+        encoder_misuse([&](id<MTLComputeCommandEncoder> e) { [e dispatchThreads:one threadsPerThreadgroup:one]; }),
+        "kernel 'increment': buffer(0) is not set"));
     CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
                        [e setBuffer:x.get() offset:2 atIndex:0];
                        [e dispatchThreads:one threadsPerThreadgroup:one];
@@ -102,51 +116,66 @@ TEST_CASE("compute encoders: dispatches") {
                    "buffer(0) has offset 2, which is no multiple of the 4 bytes"));
     CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
                        [e setBuffer:x.get() offset:0 atIndex:0];
-                       [e dispatchThreadgroupsWithIndirectBuffer:x.get() indirectBufferOffset:56 threadsPerThreadgroup:one];
+                       [e dispatchThreadgroupsWithIndirectBuffer:x.get()
+                                            indirectBufferOffset:56
+                                           threadsPerThreadgroup:one];
                    }),
                    "no 12 bytes at offset 56"));
-    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> buffer) { [[buffer computeCommandEncoder] dispatchThreads:one threadsPerThreadgroup:one]; }),
+    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> buffer) {
+                       [[buffer computeCommandEncoder] dispatchThreads:one threadsPerThreadgroup:one];
+                   }),
                    "no pipeline is set"));
 }
 
 TEST_CASE("compute encoders: what a kernel needs") {
     const Library library = compile_file("execution.metal");
     const Buffer x = new_buffer(64);
-    const auto scale = pipeline(library, "scale_by"), product = pipeline(library, "matmul_simdgroup_float"), few = pipeline(library, "few_threads"),
-               tiled = pipeline(library, "matmul_tiled"), vectors = pipeline(library, "reduce");
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
-                       const char byte = 1;
-                       [e setBuffer:x.get() offset:0 atIndex:0];
-                       [e setBytes:&byte length:1 atIndex:1];
-                       [e dispatchThreads:one threadsPerThreadgroup:one];
-                   }, scale),
+    const auto scale = pipeline(library, "scale_by"), product = pipeline(library, "matmul_simdgroup_float"),
+               few = pipeline(library, "few_threads"), tiled = pipeline(library, "matmul_tiled"),
+               vectors = pipeline(library, "reduce");
+    CHECK(contains(encoder_misuse(
+                       [&](id<MTLComputeCommandEncoder> e) {
+                           const char byte = 1;
+                           [e setBuffer:x.get() offset:0 atIndex:0];
+                           [e setBytes:&byte length:1 atIndex:1];
+                           [e dispatchThreads:one threadsPerThreadgroup:one];
+                       },
+                       scale),
                    "buffer(1) is too small: it has 1 bytes where the kernel needs 4"));
     const auto with_buffers = [&](id<MTLComputeCommandEncoder> e) {
         const unsigned sizes[4] = {};
         for (NSUInteger i = 0; i < 3; ++i) [e setBuffer:x.get() offset:0 atIndex:i];
         [e setBytes:sizes length:16 atIndex:3];
     };
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
-                       with_buffers(e);
-                       [e dispatchThreads:one threadsPerThreadgroup:one];
-                   }, product),
+    CHECK(contains(encoder_misuse(
+                       [&](id<MTLComputeCommandEncoder> e) {
+                           with_buffers(e);
+                           [e dispatchThreads:one threadsPerThreadgroup:one];
+                       },
+                       product),
                    "the length of threadgroup(0) is not set"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
-                       with_buffers(e);
-                       [e setThreadgroupMemoryLength:31 * 1024 atIndex:4];
-                       [e dispatchThreads:one threadsPerThreadgroup:one];
-                   }, tiled),
+    CHECK(contains(encoder_misuse(
+                       [&](id<MTLComputeCommandEncoder> e) {
+                           with_buffers(e);
+                           [e setThreadgroupMemoryLength:31 * 1024 atIndex:4];
+                           [e dispatchThreads:one threadsPerThreadgroup:one];
+                       },
+                       tiled),
                    "need 33792 bytes, but the device has 32768"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
-                       [e setBuffer:x.get() offset:0 atIndex:0];
-                       [e dispatchThreads:one threadsPerThreadgroup:MTLSizeMake(65, 1, 1)];
-                   }, few),
+    CHECK(contains(encoder_misuse(
+                       [&](id<MTLComputeCommandEncoder> e) {
+                           [e setBuffer:x.get() offset:0 atIndex:0];
+                           [e dispatchThreads:one threadsPerThreadgroup:MTLSizeMake(65, 1, 1)];
+                       },
+                       few),
                    "the pipeline's limit of 64"));
-    CHECK(contains(encoder_misuse([&](id<MTLComputeCommandEncoder> e) {
-                       with_buffers(e);
-                       [e setBuffer:x.get() offset:4 atIndex:0];
-                       [e dispatchThreads:one threadsPerThreadgroup:one];
-                   }, vectors),
+    CHECK(contains(encoder_misuse(
+                       [&](id<MTLComputeCommandEncoder> e) {
+                           with_buffers(e);
+                           [e setBuffer:x.get() offset:4 atIndex:0];
+                           [e dispatchThreads:one threadsPerThreadgroup:one];
+                       },
+                       vectors),
                    "no multiple of the 16 bytes"));
 }
 
@@ -157,7 +186,7 @@ TEST_CASE("encoders are used between their creation and endEncoding") {
                        [e endEncoding];
                    }),
                    "endEncoding]: endEncoding was called before"));
-    for (const auto &call : std::vector<std::function<void(id<MTLComputeCommandEncoder>)>>{
+    for (const auto& call : std::vector<std::function<void(id<MTLComputeCommandEncoder>)>>{
              [&](id<MTLComputeCommandEncoder> e) { [e setBuffer:x.get() offset:0 atIndex:0]; },
              [&](id<MTLComputeCommandEncoder> e) { [e setBytes:&one length:4 atIndex:0]; },
              [&](id<MTLComputeCommandEncoder> e) { [e setComputePipelineState:increment().get()]; },
@@ -177,24 +206,41 @@ TEST_CASE("encoders are used between their creation and endEncoding") {
 TEST_CASE("command buffers: one encoder at a time, one commit") {
     const auto event = adopt([device() newSharedEvent]);
     const std::string open = "an encoder of the command buffer is still open";
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b computeCommandEncoder], [b computeCommandEncoder]; }), open));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b blitCommandEncoder], [b computeCommandEncoder]; }), open));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b computeCommandEncoder], [b commit]; }), "commit]: " + open));
-    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> b) { [b computeCommandEncoder], [b encodeSignalEvent:event.get() value:1]; }), open));
-    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> b) { [b computeCommandEncoder], [b encodeWaitForEvent:event.get() value:1]; }), open));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b commit]; }), "commit]: the command buffer was committed before"));
+    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b computeCommandEncoder], [b computeCommandEncoder]; }),
+                   open));
+    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b blitCommandEncoder], [b computeCommandEncoder]; }),
+                   open));
+    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b computeCommandEncoder], [b commit]; }),
+                   "commit]: " + open));
+    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> b) {
+                       [b computeCommandEncoder], [b encodeSignalEvent:event.get() value:1];
+                   }),
+                   open));
+    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> b) {
+                       [b computeCommandEncoder], [b encodeWaitForEvent:event.get() value:1];
+                   }),
+                   open));
+    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b commit]; }),
+                   "commit]: the command buffer was committed before"));
     CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b enqueue]; }), "enqueue]"));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b enqueue], [b enqueue]; }), "enqueued or committed before"));
+    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b enqueue], [b enqueue]; }),
+                   "enqueued or committed before"));
     const std::string committed = "the command buffer was committed";
     CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b computeCommandEncoder]; }), committed));
     CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b blitCommandEncoder]; }), committed));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b addCompletedHandler:^(id<MTLCommandBuffer>) {}]; }),
-                   "addCompletedHandler:]: " + committed));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b addScheduledHandler:^(id<MTLCommandBuffer>) {}]; }), committed));
-    CHECK(contains(buffer_misuse([&](id<MTLCommandBuffer> b) { [b commit], [b encodeSignalEvent:event.get() value:1]; }), committed));
+    CHECK(contains(
+        buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b addCompletedHandler:^(id<MTLCommandBuffer>){}]; }),
+        "addCompletedHandler:]: " + committed));
+    CHECK(contains(
+        buffer_misuse([](id<MTLCommandBuffer> b) { [b commit], [b addScheduledHandler:^(id<MTLCommandBuffer>){}]; }),
+        committed));
+    CHECK(
+        contains(buffer_misuse([&](id<MTLCommandBuffer> b) { [b commit], [b encodeSignalEvent:event.get() value:1]; }),
+                 committed));
     CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b waitUntilCompleted]; }), "was never committed"));
     CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b waitUntilScheduled]; }), "was never committed"));
-    CHECK(contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b encodeSignalEvent:nil value:1]; }), "the event is nil"));
+    CHECK(
+        contains(buffer_misuse([](id<MTLCommandBuffer> b) { [b encodeSignalEvent:nil value:1]; }), "the event is nil"));
     CHECK(contains(misuse_of([&] {
                        [event.get() setSignaledValue:5];
                        [event.get() setSignaledValue:4];
@@ -204,7 +250,8 @@ TEST_CASE("command buffers: one encoder at a time, one commit") {
 
 TEST_CASE("blit encoders") {
     const Buffer x = new_buffer(64), y = new_buffer(32);
-    const auto copy = [&](const Buffer &from, NSUInteger source, const Buffer &to, NSUInteger destination, NSUInteger size) {
+    const auto copy = [&](const Buffer& from, NSUInteger source, const Buffer& to, NSUInteger destination,
+                          NSUInteger size) {
         return blit_misuse([&](id<MTLBlitCommandEncoder> e) {
             [e copyFromBuffer:from.get() sourceOffset:source toBuffer:to.get() destinationOffset:destination size:size];
         });
@@ -235,23 +282,29 @@ TEST_CASE("blit encoders") {
 
 TEST_CASE("devices: what cannot be made") {
     alignas(16384) static char memory[2 * 16384];
-    const auto no_copy = [](void *pointer, NSUInteger length, MTLResourceOptions options) {
-        return misuse_of([&] { [[device() newBufferWithBytesNoCopy:pointer length:length options:options deallocator:nil] release]; });
+    const auto no_copy = [](void* pointer, NSUInteger length, MTLResourceOptions options) {
+        return misuse_of([&] {
+            [[device() newBufferWithBytesNoCopy:pointer length:length options:options deallocator:nil] release];
+        });
     };
     CHECK(no_copy(memory, 16384, MTLResourceStorageModeShared) == "");
-    CHECK(contains(no_copy(memory + 4096, 16384, MTLResourceStorageModeShared), "not aligned to a page of 16384 bytes"));
+    CHECK(
+        contains(no_copy(memory + 4096, 16384, MTLResourceStorageModeShared), "not aligned to a page of 16384 bytes"));
     CHECK(contains(no_copy(memory, 16000, MTLResourceStorageModeShared), "length 16000 is not a multiple of the page"));
     CHECK(contains(no_copy(memory, 0, MTLResourceStorageModeShared), "length 0"));
     CHECK(contains(no_copy(NULL, 16384, MTLResourceStorageModeShared), "the pointer is NULL"));
     CHECK(contains(no_copy(memory, 16384, MTLResourceStorageModePrivate), "can only be shared"));
     CHECK(contains(misuse_of([] { [device() newBufferWithLength:0 options:0]; }), "a buffer cannot have length 0"));
-    CHECK(contains(misuse_of([] { [device() newBufferWithLength:4 options:MTLResourceStorageModeManaged]; }), "storage mode 1 is not simulated"));
+    CHECK(contains(misuse_of([] { [device() newBufferWithLength:4 options:MTLResourceStorageModeManaged]; }),
+                   "storage mode 1 is not simulated"));
     CHECK(contains(misuse_of([] { [device() newBufferWithBytes:NULL length:4 options:0]; }), "the pointer is NULL"));
     CHECK(contains(misuse_of([] { [device() newLibraryWithSource:nil options:nil error:NULL]; }), "the source is nil"));
-    CHECK(contains(misuse_of([] { [device() newComputePipelineStateWithFunction:nil error:NULL]; }), "the function is nil"));
+    CHECK(contains(misuse_of([] { [device() newComputePipelineStateWithFunction:nil error:NULL]; }),
+                   "the function is nil"));
     CHECK(contains(misuse_of([] { [device() newCommandQueueWithMaxCommandBufferCount:0]; }), "the count is 0"));
     const Library constants = compile_file("constants.metal");
-    CHECK(contains(misuse_of([&] { [constants.get() newFunctionWithName:@"scaled"]; }), "function constant 'count' needs a value"));
+    CHECK(contains(misuse_of([&] { [constants.get() newFunctionWithName:@"scaled"]; }),
+                   "function constant 'count' needs a value"));
     CHECK(contains(misuse_of([&] { [constants.get() newFunctionWithName:nil]; }), "the name is nil"));
     CHECK(contains(misuse_of([&] {
                        const auto values = adopt([[MTLFunctionConstantValues alloc] init]);

@@ -10,12 +10,12 @@ using namespace metal_sim_test;
 
 namespace {
 
-const Library &library() {
+const Library& library() {
     static const Library instance = compile_file("execution.metal");
     return instance;
 }
 
-void encode_increment(id<MTLCommandBuffer> buffer, const Pipeline &state, const Buffer &x, NSUInteger threads) {
+void encode_increment(id<MTLCommandBuffer> buffer, const Pipeline& state, const Buffer& x, NSUInteger threads) {
     id<MTLComputeCommandEncoder> encoder = [buffer computeCommandEncoder];
     [encoder setComputePipelineState:state.get()];
     [encoder setBuffer:x.get() offset:0 atIndex:0];
@@ -66,8 +66,8 @@ TEST_CASE("command buffers run in the order in which they were enqueued") {
         [first enqueue];
         CHECK([first status] == MTLCommandBufferStatusEnqueued);
         std::atomic<float> seen_by_second{-1};
-        auto *seen = &seen_by_second;
-        const float *value = contents<float>(x);
+        auto* seen = &seen_by_second;
+        const float* value = contents<float>(x);
         encode_increment(second, increment, x, 32);
         [second addScheduledHandler:^(id<MTLCommandBuffer>) { seen->store(value[0]); }];
         [second commit];
@@ -87,8 +87,9 @@ TEST_CASE("a queue has a bounded number of unfinished command buffers") {
     @autoreleasepool {
         id<MTLCommandBuffer> one = [queue.get() commandBuffer];
         [queue.get() commandBuffer];
-        const WithSettings settings([](metal_sim::Settings &s) { s.timeout = std::chrono::milliseconds(50); });
-        CHECK(contains(misuse_of([&] { [queue.get() commandBuffer]; }), "2 unfinished command buffers, and none finishes"));
+        const WithSettings settings([](metal_sim::Settings& s) { s.timeout = std::chrono::milliseconds(50); });
+        CHECK(contains(misuse_of([&] { [queue.get() commandBuffer]; }),
+                       "2 unfinished command buffers, and none finishes"));
         [one commit];
         CHECK([queue.get() commandBuffer] != nil);
     }
@@ -119,9 +120,10 @@ TEST_CASE("after an error the queue goes on, and events are signalled all the sa
 }
 
 TEST_CASE("a wait for an event that nobody signals times out") {
-    const WithSettings settings([](metal_sim::Settings &s) { s.timeout = std::chrono::milliseconds(50); });
+    const WithSettings settings([](metal_sim::Settings& s) { s.timeout = std::chrono::milliseconds(50); });
     const auto event = adopt([device() newEvent]);
-    const std::string error = submit([&](id<MTLCommandBuffer> buffer) { [buffer encodeWaitForEvent:event.get() value:3]; });
+    const std::string error =
+        submit([&](id<MTLCommandBuffer> buffer) { [buffer encodeWaitForEvent:event.get() value:3]; });
     CHECK(contains(error, "waited for value 3 of an event, which has 0"));
 }
 
@@ -130,14 +132,18 @@ TEST_CASE("the host waits for events and is told of them") {
     CHECK(![event.get() waitUntilSignaledValue:1 timeoutMS:10]);
     const auto listener = adopt([[MTLSharedEventListener alloc] init]);
     std::atomic<int> sum{0};
-    auto *total = &sum;
+    auto* total = &sum;
     for (uint64_t value : {1, 2, 3}) {
-        [event.get() notifyListener:listener.get() atValue:value block:^(id<MTLSharedEvent>, uint64_t at) { total->fetch_add(static_cast<int>(at)); }];
+        [event.get() notifyListener:listener.get()
+                            atValue:value
+                              block:^(id<MTLSharedEvent>, uint64_t at) { total->fetch_add(static_cast<int>(at)); }];
     }
     CHECK(submit([&](id<MTLCommandBuffer> buffer) { [buffer encodeSignalEvent:event.get() value:2]; }) == "");
     for (int i = 0; i < 1000 && sum != 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     CHECK(sum == 3);
-    [event.get() notifyListener:listener.get() atValue:1 block:^(id<MTLSharedEvent>, uint64_t) { total->fetch_add(100); }];  // reached already
+    [event.get() notifyListener:listener.get()
+                        atValue:1
+                          block:^(id<MTLSharedEvent>, uint64_t) { total->fetch_add(100); }];  // reached already
     for (int i = 0; i < 1000 && sum != 103; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     CHECK(sum == 103);
     CHECK([event.get() waitUntilSignaledValue:2 timeoutMS:0]);
@@ -145,22 +151,22 @@ TEST_CASE("the host waits for events and is told of them") {
 
 TEST_CASE("memory of the host is used in place and given back") {
     constexpr std::size_t bytes = 16384;
-    void *memory = std::aligned_alloc(bytes, bytes);
+    void* memory = std::aligned_alloc(bytes, bytes);
     int freed = 0;
-    int *count = &freed;
+    int* count = &freed;
     const Pipeline increment = pipeline(library(), "increment");
     {
         const Buffer x = adopt([device() newBufferWithBytesNoCopy:memory
                                                            length:bytes
                                                           options:MTLResourceStorageModeShared
-                                                      deallocator:^(void *pointer, NSUInteger length) {
+                                                      deallocator:^(void* pointer, NSUInteger length) {
                                                         if (length == bytes) ++*count;
                                                         std::free(pointer);
                                                       }]);
         CHECK([x.get() contents] == memory);
-        static_cast<float *>(memory)[5] = 41;
+        static_cast<float*>(memory)[5] = 41;
         CHECK(run(increment, {x}, 32, 32) == "");
-        CHECK(static_cast<float *>(memory)[5] == 42);
+        CHECK(static_cast<float*>(memory)[5] == 42);
         CHECK(freed == 0);
     }
     CHECK(freed == 1);
@@ -188,7 +194,7 @@ TEST_CASE("copies and fills; private memory") {
 TEST_CASE("memory is bounded: a buffer that does not fit is nil") {
     CHECK([device() newBufferWithLength:[device() maxBufferLength] + 1 options:0] == nil);
     const NSUInteger used = [device() currentAllocatedSize];
-    const WithSettings settings([&](metal_sim::Settings &s) { s.memory_bytes = used + 1000; });
+    const WithSettings settings([&](metal_sim::Settings& s) { s.memory_bytes = used + 1000; });
     const Buffer fits = new_buffer(600);
     CHECK(bool(fits));
     CHECK([device() currentAllocatedSize] == used + 600);
@@ -246,7 +252,7 @@ TEST_CASE("queues are used from many threads at once") {
             }
         });
     }
-    for (std::thread &thread : threads) thread.join();
+    for (std::thread& thread : threads) thread.join();
     CHECK(right == 4);
 }
 
@@ -274,6 +280,7 @@ TEST_CASE("what is released is gone") {
         }
         CHECK(metal_sim::live_objects() != before);
     }
-    for (int i = 0; i < 500 && metal_sim::live_objects() != before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (int i = 0; i < 500 && metal_sim::live_objects() != before; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
     CHECK(metal_sim::live_objects() == before);
 }

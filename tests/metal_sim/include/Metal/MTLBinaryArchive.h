@@ -4,7 +4,7 @@
 
 #import <Metal/MTLComputePipeline.h>
 
-MTL_EXTERN NSString *const MTLBinaryArchiveDomain;
+MTL_EXTERN NSString* const MTLBinaryArchiveDomain;
 
 typedef NS_ENUM(NSUInteger, MTLBinaryArchiveError) {
     MTLBinaryArchiveErrorNone = 0,
@@ -15,14 +15,14 @@ typedef NS_ENUM(NSUInteger, MTLBinaryArchiveError) {
 };
 
 @interface MTLBinaryArchiveDescriptor : NSObject <NSCopying> {
-    NSURL *_url;
+    NSURL* _url;
 }
-@property(readwrite, nonatomic, copy) NSURL *url;
+@property(readwrite, nonatomic, copy) NSURL* url;
 @end
 
 @protocol MTLBinaryArchive <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
-- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor *)descriptor error:(NSError **)error;
-- (BOOL)serializeToURL:(NSURL *)url error:(NSError **)error;
+- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor*)descriptor error:(NSError**)error;
+- (BOOL)serializeToURL:(NSURL*)url error:(NSError**)error;
 @end

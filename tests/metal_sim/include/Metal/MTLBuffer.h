@@ -7,7 +7,7 @@
 @protocol MTLBuffer <MTLResource>
 @property(readonly) NSUInteger length;
 @property(readonly) uint64_t gpuAddress;
-- (void *)contents;  // NULL for private storage
-- (void)addDebugMarker:(NSString *)marker range:(NSRange)range;
+- (void*)contents;  // NULL for private storage
+- (void)addDebugMarker:(NSString*)marker range:(NSRange)range;
 - (void)removeAllDebugMarkers;
 @end

@@ -18,7 +18,7 @@ typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus) {
     MTLCommandBufferStatusError = 5,
 };
 
-MTL_EXTERN NSString *const MTLCommandBufferErrorDomain;
+MTL_EXTERN NSString* const MTLCommandBufferErrorDomain;
 
 typedef NS_ENUM(NSUInteger, MTLCommandBufferError) {
     MTLCommandBufferErrorNone = 0,
@@ -48,13 +48,13 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 @end
 
 @protocol MTLCommandBuffer <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) id<MTLCommandQueue> commandQueue;
 @property(readonly) BOOL retainedReferences;
 @property(readonly) MTLCommandBufferErrorOption errorOptions;
 @property(readonly) MTLCommandBufferStatus status;
-@property(readonly) NSError *error;
+@property(readonly) NSError* error;
 @property(readonly) CFTimeInterval kernelStartTime;
 @property(readonly) CFTimeInterval kernelEndTime;
 @property(readonly) CFTimeInterval GPUStartTime;
@@ -70,6 +70,6 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 - (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)dispatchType;
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
-- (void)pushDebugGroup:(NSString *)string;
+- (void)pushDebugGroup:(NSString*)string;
 - (void)popDebugGroup;
 @end

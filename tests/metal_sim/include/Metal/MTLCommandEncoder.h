@@ -5,10 +5,10 @@
 #import <Metal/MTLResource.h>
 
 @protocol MTLCommandEncoder <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 - (void)endEncoding;
-- (void)insertDebugSignpost:(NSString *)string;
-- (void)pushDebugGroup:(NSString *)string;
+- (void)insertDebugSignpost:(NSString*)string;
+- (void)pushDebugGroup:(NSString*)string;
 - (void)popDebugGroup;
 @end

@@ -5,9 +5,9 @@
 #import <Metal/MTLCommandBuffer.h>
 
 @protocol MTLCommandQueue <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 - (id<MTLCommandBuffer>)commandBuffer;
-- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor *)descriptor;
+- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 @end

@@ -13,24 +13,24 @@ typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
 };
 
 @interface MTLComputePipelineDescriptor : NSObject <NSCopying> {
-    NSString *_label;
+    NSString* _label;
     id<MTLFunction> _computeFunction;
     BOOL _threadGroupSizeIsMultipleOfThreadExecutionWidth;
     NSUInteger _maxTotalThreadsPerThreadgroup;
     BOOL _supportIndirectCommandBuffers;
-    NSArray *_binaryArchives;
+    NSArray* _binaryArchives;
 }
-@property(copy, nonatomic) NSString *label;
+@property(copy, nonatomic) NSString* label;
 @property(readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
 @property(readwrite, nonatomic) BOOL threadGroupSizeIsMultipleOfThreadExecutionWidth;
 @property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readwrite, nonatomic) BOOL supportIndirectCommandBuffers;
-@property(readwrite, nonatomic, copy) NSArray *binaryArchives;
+@property(readwrite, nonatomic, copy) NSArray* binaryArchives;
 - (void)reset;
 @end
 
 @protocol MTLComputePipelineState <NSObject>
-@property(readonly) NSString *label;
+@property(readonly) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readonly) NSUInteger threadExecutionWidth;

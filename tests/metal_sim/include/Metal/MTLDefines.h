@@ -6,10 +6,14 @@
 #include <stdint.h>
 
 #ifndef NS_ENUM
-#define NS_ENUM(type, name) enum name : type name; enum name : type
+#define NS_ENUM(type, name) \
+    enum name : type name;  \
+    enum name : type
 #endif
 #ifndef NS_OPTIONS
-#define NS_OPTIONS(type, name) enum name : type name; enum name : type
+#define NS_OPTIONS(type, name) \
+    enum name : type name;     \
+    enum name : type
 #endif
 #ifndef NS_RETURNS_RETAINED
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))

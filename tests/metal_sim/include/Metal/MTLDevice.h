@@ -27,11 +27,11 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
     MTLGPUFamilyMetal3 = 5001,
 };
 
-typedef void (^MTLNewLibraryCompletionHandler)(id<MTLLibrary> library, NSError *error);
-typedef void (^MTLNewComputePipelineStateCompletionHandler)(id<MTLComputePipelineState> state, NSError *error);
+typedef void (^MTLNewLibraryCompletionHandler)(id<MTLLibrary> library, NSError* error);
+typedef void (^MTLNewComputePipelineStateCompletionHandler)(id<MTLComputePipelineState> state, NSError* error);
 
 @protocol MTLDevice <NSObject>
-@property(readonly) NSString *name;
+@property(readonly) NSString* name;
 @property(readonly) uint64_t registryID;
 @property(readonly) BOOL hasUnifiedMemory;
 @property(readonly) BOOL isLowPower;
@@ -45,32 +45,29 @@ typedef void (^MTLNewComputePipelineStateCompletionHandler)(id<MTLComputePipelin
 - (id<MTLCommandQueue>)newCommandQueue;
 - (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)maxCommandBufferCount;
 - (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length options:(MTLResourceOptions)options;
-- (id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor *)descriptor;
+- (id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor*)descriptor;
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options;
-- (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer length:(NSUInteger)length options:(MTLResourceOptions)options;
-- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)pointer
+- (id<MTLBuffer>)newBufferWithBytes:(const void*)pointer length:(NSUInteger)length options:(MTLResourceOptions)options;
+- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void*)pointer
                                    length:(NSUInteger)length
                                   options:(MTLResourceOptions)options
-                              deallocator:(void (^)(void *pointer, NSUInteger length))deallocator;
-- (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
-                               options:(MTLCompileOptions *)options
-                                 error:(NSError **)error;
-- (void)newLibraryWithSource:(NSString *)source
-                     options:(MTLCompileOptions *)options
+                              deallocator:(void (^)(void* pointer, NSUInteger length))deallocator;
+- (id<MTLLibrary>)newLibraryWithSource:(NSString*)source options:(MTLCompileOptions*)options error:(NSError**)error;
+- (void)newLibraryWithSource:(NSString*)source
+                     options:(MTLCompileOptions*)options
            completionHandler:(MTLNewLibraryCompletionHandler)completionHandler;
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
-                                                             error:(NSError **)error;
+                                                             error:(NSError**)error;
 - (void)newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
                           completionHandler:(MTLNewComputePipelineStateCompletionHandler)completionHandler;
-- (id<MTLComputePipelineState>)newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+- (id<MTLComputePipelineState>)newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
                                                              options:(MTLPipelineOption)options
-                                                          reflection:(void *)reflection
-                                                               error:(NSError **)error;
-- (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
-                                                 error:(NSError **)error;
+                                                          reflection:(void*)reflection
+                                                               error:(NSError**)error;
+- (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor error:(NSError**)error;
 - (id<MTLEvent>)newEvent;
 - (id<MTLSharedEvent>)newSharedEvent;
 @end
 
 MTL_EXTERN id<MTLDevice> MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
-MTL_EXTERN NSArray *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
+MTL_EXTERN NSArray* MTLCopyAllDevices(void) NS_RETURNS_RETAINED;

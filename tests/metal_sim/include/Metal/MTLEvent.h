@@ -8,7 +8,7 @@
 @protocol MTLSharedEvent;
 
 @protocol MTLEvent <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @end
 
@@ -16,13 +16,13 @@ typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent>, uint64_t val
 
 // Calls blocks on a thread of its own.
 @interface MTLSharedEventListener : NSObject {
-    void *_worker;  // of the simulation
+    void* _worker;  // of the simulation
 }
 @end
 
 @protocol MTLSharedEvent <MTLEvent>
 @property(readwrite) uint64_t signaledValue;
-- (void)notifyListener:(MTLSharedEventListener *)listener
+- (void)notifyListener:(MTLSharedEventListener*)listener
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block;
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;

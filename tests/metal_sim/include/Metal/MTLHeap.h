@@ -21,7 +21,7 @@ typedef NS_ENUM(NSInteger, MTLHeapType) {
 @end
 
 @protocol MTLHeap <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) MTLStorageMode storageMode;
 @property(readonly) NSUInteger size;

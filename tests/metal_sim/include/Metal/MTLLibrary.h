@@ -48,7 +48,7 @@ typedef NS_ENUM(NSInteger, MTLMathFloatingPointFunctions) {
     MTLMathFloatingPointFunctionsPrecise = 1,
 };
 
-MTL_EXTERN NSString *const MTLLibraryErrorDomain;
+MTL_EXTERN NSString* const MTLLibraryErrorDomain;
 
 typedef NS_ENUM(NSUInteger, MTLLibraryError) {
     MTLLibraryErrorUnsupported = 1,
@@ -60,7 +60,7 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
 };
 
 @interface MTLCompileOptions : NSObject <NSCopying> {
-    NSDictionary *_preprocessorMacros;
+    NSDictionary* _preprocessorMacros;
     MTLMathMode _mathMode;
     MTLMathFloatingPointFunctions _mathFloatingPointFunctions;
     MTLLanguageVersion _languageVersion;
@@ -68,7 +68,7 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
     NSUInteger _maxTotalThreadsPerThreadgroup;
     BOOL _preserveInvariance;
 }
-@property(readwrite, nonatomic, copy) NSDictionary *preprocessorMacros;
+@property(readwrite, nonatomic, copy) NSDictionary* preprocessorMacros;
 @property(readwrite, nonatomic) BOOL fastMathEnabled;  // an older name of mathMode
 @property(readwrite, nonatomic) MTLMathMode mathMode;
 @property(readwrite, nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions;
@@ -79,32 +79,32 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
 @end
 
 @interface MTLFunctionConstant : NSObject {
-    NSString *_name;
+    NSString* _name;
     MTLDataType _type;
     NSUInteger _index;
     BOOL _required;
 }
-@property(readonly) NSString *name;
+@property(readonly) NSString* name;
 @property(readonly) MTLDataType type;
 @property(readonly) NSUInteger index;
 @property(readonly) BOOL required;
 @end
 
 @protocol MTLFunction <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) MTLFunctionType functionType;
-@property(readonly) NSString *name;
-@property(readonly) NSDictionary *functionConstantsDictionary;
+@property(readonly) NSString* name;
+@property(readonly) NSDictionary* functionConstantsDictionary;
 @end
 
 @protocol MTLLibrary <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
-@property(readonly) NSArray *functionNames;
+@property(readonly) NSArray* functionNames;
 @property(readonly) MTLLibraryType type;
-- (id<MTLFunction>)newFunctionWithName:(NSString *)functionName;
-- (id<MTLFunction>)newFunctionWithName:(NSString *)name
-                        constantValues:(MTLFunctionConstantValues *)constantValues
-                                 error:(NSError **)error;
+- (id<MTLFunction>)newFunctionWithName:(NSString*)functionName;
+- (id<MTLFunction>)newFunctionWithName:(NSString*)name
+                        constantValues:(MTLFunctionConstantValues*)constantValues
+                                 error:(NSError**)error;
 @end

@@ -50,7 +50,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceUsage) {
 };
 
 @protocol MTLResource <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) MTLCPUCacheMode cpuCacheMode;
 @property(readonly) MTLStorageMode storageMode;

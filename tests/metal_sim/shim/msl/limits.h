@@ -23,14 +23,16 @@
 
 namespace metal {
 
-template <class T> struct numeric_limits;
+template <class T>
+struct numeric_limits;
 
-#define __MSL_INTEGER_LIMITS(T, low, high)            \
-    template <> struct numeric_limits<T> {            \
-        static constexpr bool is_integer = true;      \
-        static constexpr T min() { return low; }      \
-        static constexpr T lowest() { return low; }   \
-        static constexpr T max() { return high; }     \
+#define __MSL_INTEGER_LIMITS(T, low, high)          \
+    template <>                                     \
+    struct numeric_limits<T> {                      \
+        static constexpr bool is_integer = true;    \
+        static constexpr T min() { return low; }    \
+        static constexpr T lowest() { return low; } \
+        static constexpr T max() { return high; }   \
     };
 __MSL_INTEGER_LIMITS(bool, false, true)
 __MSL_INTEGER_LIMITS(char, CHAR_MIN, CHAR_MAX)
@@ -43,15 +45,16 @@ __MSL_INTEGER_LIMITS(long, LONG_MIN, LONG_MAX)
 __MSL_INTEGER_LIMITS(ulong, 0, ULONG_MAX)
 #undef __MSL_INTEGER_LIMITS
 
-#define __MSL_FLOAT_LIMITS(T, smallest, largest, step)                                    \
-    template <> struct numeric_limits<T> {                                                \
-        static constexpr bool is_integer = false;                                         \
-        static constexpr T min() { return static_cast<T>(smallest); }                     \
-        static constexpr T max() { return static_cast<T>(largest); }                      \
-        static constexpr T lowest() { return static_cast<T>(-(largest)); }                \
-        static constexpr T epsilon() { return static_cast<T>(step); }                     \
-        static constexpr T infinity() { return static_cast<T>(__builtin_inff()); }        \
-        static constexpr T quiet_NaN() { return static_cast<T>(__builtin_nanf("")); }     \
+#define __MSL_FLOAT_LIMITS(T, smallest, largest, step)                                \
+    template <>                                                                       \
+    struct numeric_limits<T> {                                                        \
+        static constexpr bool is_integer = false;                                     \
+        static constexpr T min() { return static_cast<T>(smallest); }                 \
+        static constexpr T max() { return static_cast<T>(largest); }                  \
+        static constexpr T lowest() { return static_cast<T>(-(largest)); }            \
+        static constexpr T epsilon() { return static_cast<T>(step); }                 \
+        static constexpr T infinity() { return static_cast<T>(__builtin_inff()); }    \
+        static constexpr T quiet_NaN() { return static_cast<T>(__builtin_nanf("")); } \
     };
 __MSL_FLOAT_LIMITS(float, 0x1p-126f, 0x1.fffffep127f, 0x1p-23f)
 __MSL_FLOAT_LIMITS(half, 0x1p-14f, 65504.0f, 0x1p-10f)

@@ -30,10 +30,13 @@ typedef unsigned long uint64_t;
 typedef unsigned long size_t;
 typedef long ptrdiff_t;
 
-constexpr half operator""h(long double value) { return static_cast<half>(value); }
-constexpr bfloat operator""bf(long double value) { return static_cast<bfloat>(value); }
-
-#include "msl/type_traits.h"
-#include "msl/vector.h"
+constexpr half operator""h(long double value) {
+    return static_cast<half>(value);
+}
+constexpr bfloat operator"" bf(long double value) {
+    return static_cast<bfloat>(value);
+}
 
 #include "msl/bind.h"
+#include "msl/type_traits.h"
+#include "msl/vector.h"
