@@ -68,7 +68,7 @@ kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]])
 kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i + 1] = 1; }
 
 //! read_before_the_start: bytes before the start of buffer(0) of 256 bytes
-kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = x[int(i) - 65]; }
+kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = x[int(i) - 1000]; }
 
 //! vector_not_aligned: misaligned
 kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
@@ -124,11 +124,8 @@ kernel void k(device float *x [[buffer(0)]], device uint *zero [[buffer(1)]], ui
 
 //! endless_loop: longer than the time limit
 kernel void k(device float *x [[buffer(0)]], device atomic_uint *flag [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-    if (i == 0) {
-        while (atomic_load_explicit(flag, memory_order_relaxed) == 0) {
-        }
+    while (atomic_load_explicit(flag, memory_order_relaxed) == 0) {
     }
-    atomic_store_explicit(flag, 1u, memory_order_relaxed);
     x[i] = 1;
 }
 
