@@ -2,8 +2,12 @@
 // opposite direction, which computes each iteration again from the carried tensors that were there before it.
 #include "ops/control_gradients.h"
 
+#include <algorithm>
+#include <map>
+
 #include "graph/function.h"
 #include "ops/control.h"
+#include "ops/control_sums.h"
 #include "ops/expr.h"
 #include "ops/rules.h"
 
@@ -80,11 +84,13 @@ public:
 private:
     Tensor parameter(const Tensor& like, bool part, std::vector<Tensor>& inputs, const Tensor& input) {
         inputs.push_back(input);
-        return builder_.parameter({like.dtype(), part ? shape_of_part(like.shape()) : like.shape()});
+        Tensor made = builder_.parameter({like.dtype(), part ? shape_of_part(like.shape()) : like.shape()});
+        if (part) sequence_of_[made.ref()] = input;
+        return made;
     }
 
-    // Carried: the gradients of the carried tensors, and those of the captures so far. Sequences: the gradients of what
-    // was stacked, the history, the sequences of the loop.
+    // Carried: the gradients of the carried tensors, and those of the captures so far (unless their sum is deferred).
+    // Sequences: the gradients of what was stacked, the history, the sequences of the loop.
     void add_parameters() {
         index_ = builder_.parameter({DType::int32, Shape(std::vector<Dim>{})});
         for (const int k : carried_) {
@@ -111,7 +117,7 @@ private:
             captures_.push_back(parameter(g_.input(k), false, captured_, g_.input(k)));
     }
 
-    // The results: the new carried ones, then the gradients of the parts.
+    // The results: the new carried ones, then the gradients of the parts, then the factors of deferred sums.
     std::vector<Tensor> iteration() {
         std::vector<Tensor> arguments = {index_};
         arguments.insert(arguments.end(), history_.begin(), history_.end());
@@ -141,30 +147,60 @@ private:
                 if (carried_[k] == seeded_history_[h]) results[k] = results[k] + history_gradients_[h];
             }
         }
+        return with_sums(results);
+    }
+
+    // Adds up the gradients of the captures, or leaves that for later.
+    std::vector<Tensor> with_sums(const std::vector<Tensor>& gradients) {
+        std::vector<Tensor> results(gradients.begin(),
+                                    gradients.begin() + static_cast<std::ptrdiff_t>(carried_.size()));
+        std::vector<Tensor> factors;
         for (std::size_t k = 0; k < by_captures_.size(); ++k) {
-            Tensor& total = results[carried_.size() + k];
-            total = capture_gradients_[k] + total;
+            const Tensor& gradient = gradients[carried_.size() + k];
+            std::vector<Tensor> own;
+            const bool defer = can_defer_sum(gradient, own);
+            deferred_.push_back(defer ? gradient : Tensor());
+            if (defer) {
+                factors.insert(factors.end(), own.begin(), own.end());
+            } else {
+                results.push_back(capture_gradients_[k] + gradient);
+            }
         }
+        const std::size_t first_stacked = results.size();
+        results.insert(results.end(), gradients.end() - static_cast<std::ptrdiff_t>(by_sequences_.size()),
+                       gradients.end());
+        stack(factors, first_stacked, results);
         return results;
     }
 
-    // What the gradients do not depend on need not be kept, so that the loop does not take it.
+    // Sees to it that the loop stacks the factors: parts of sequences lie in stacks, and so do gradients of parts.
+    void stack(const std::vector<Tensor>& factors, std::size_t first_stacked, std::vector<Tensor>& results) {
+        for (const Tensor& factor : factors) {
+            if (sequence_of_.contains(factor.ref())) continue;
+            const auto found = std::find_if(results.begin() + static_cast<std::ptrdiff_t>(first_stacked), results.end(),
+                                            [&](const Tensor& result) { return result.ref() == factor.ref(); });
+            stacked_at_[factor.ref()] = static_cast<std::size_t>(found - results.begin());
+            if (found == results.end()) results.push_back(factor);
+        }
+    }
+
+    // What the gradients do not depend on need not be kept, so that the loop does not take it; nor do deferred sums.
     std::vector<Tensor> apply_reverse(const Function& whole) {
         std::vector<bool> kept;
-        const std::size_t first = 1 + initial_.size();
-        const FunctionPtr body = without_unused(whole, first, kept);
-        std::vector<Tensor> inputs = initial_;
-        std::int64_t sequences = 0;
-        for (std::size_t k = 0; k < sequences_.size() + captured_.size(); ++k) {
-            if (!kept[first + k]) continue;
-            const bool is_sequence = k < sequences_.size();
-            inputs.push_back(is_sequence ? sequences_[k] : captured_[k - sequences_.size()]);
-            if (is_sequence) ++sequences;
-        }
-        NamedAttributes attributes = {{"body", body},
-                                      {"carried", static_cast<std::int64_t>(initial_.size())},
-                                      {"sequences", sequences},
-                                      {"reverse", !g_.op.flag("reverse")}};
+        const FunctionPtr body = without_unused(whole, 1 + carried_.size(), kept);
+        std::vector<Tensor> inputs;
+        const auto take = [&](const std::vector<Tensor>& candidates, std::size_t first) {
+            const std::size_t before = inputs.size();
+            for (std::size_t k = 0; k < candidates.size(); ++k) {
+                if (kept[first + k]) inputs.push_back(candidates[k]);
+            }
+            return static_cast<std::int64_t>(inputs.size() - before);
+        };
+        const std::int64_t carried = take(initial_, 1);
+        const std::int64_t sequences = take(sequences_, 1 + initial_.size());
+        take(captured_, 1 + initial_.size() + sequences_.size());
+        NamedAttributes attributes = {
+            {"body", body}, {"carried", carried}, {"sequences", sequences}, {"reverse", !g_.op.flag("reverse")}};
         // An open length is that of the sequences, if there are any left.
         if (g_.op.has("length")) {
             attributes.emplace_back("length", g_.op.shape("length"));
@@ -178,7 +214,14 @@ private:
         std::vector<Tensor> gradients(static_cast<std::size_t>(g_.op.num_inputs()));
         std::size_t next = 0;
         for (const int k : carried_) gradients[static_cast<std::size_t>(k)] = results[next++];
-        for (const int k : by_captures_) gradients[static_cast<std::size_t>(k)] = results[next++];
+        const auto stack_of = [&](const Tensor& factor) {
+            const auto sequence = sequence_of_.find(factor.ref());
+            return sequence != sequence_of_.end() ? sequence->second : results[stacked_at_.at(factor.ref())];
+        };
+        for (std::size_t k = 0; k < by_captures_.size(); ++k) {
+            gradients[static_cast<std::size_t>(by_captures_[k])] =
+                deferred_[k] ? deferred_sum(deferred_[k], stack_of) : results[next++];
+        }
         for (const int k : by_sequences_) gradients[static_cast<std::size_t>(k)] = results[next++];
         return gradients;
     }
@@ -193,6 +236,9 @@ private:
     Tensor index_;
     std::vector<Tensor> carried_gradients_, capture_gradients_, stacked_gradients_, history_gradients_;
     std::vector<Tensor> history_, parts_, captures_;
+    std::map<TensorRef, Tensor> sequence_of_;      // of which a parameter is the present part
+    std::vector<Tensor> deferred_;                 // by capture: what is summed up behind the loop, if it is
+    std::map<TensorRef, std::size_t> stacked_at_;  // outputs of the reverse loop that are stacks of factors
 };
 
 }  // namespace

@@ -70,6 +70,46 @@ def test_a_recurrent_layer(reverse: bool, options: dict[str, Any]) -> None:
     check(build, reference, random((4, 2, 3), (2, 3), (3, 3)), **options)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("batch", [2, 40])  # in the larger one the sums of products are taken in the loop
+def test_matrices_of_products(batch: int, reverse: bool) -> None:
+    """One on the left, transposed, in two products, in parts, and beside a use that is no product."""
+
+    def build(x: Any, h: Any, w: Any, v: Any, u: Any) -> Any:
+        def step(hidden: Any, part: Any) -> Any:
+            first, second = ts.split(v, 2, axis=0)
+            mixed = ts.tanh(hidden @ w + part @ ts.transpose(w)) @ first - part @ second
+            new = ts.tanh(ts.transpose(u @ ts.transpose(mixed)) + hidden * u[0])
+            return new, new * part
+
+        last, outputs = ts.scan(step, h, x, reverse=reverse)
+        return (ts.sum(ts.square(last)) + ts.sum(ts.sin(outputs))) / float(batch)
+
+    def reference(x: np.ndarray, h: np.ndarray, w: np.ndarray, v: np.ndarray, u: np.ndarray) -> float:
+        total = 0.0
+        for part in x[::-1] if reverse else x:
+            mixed = np.tanh(h @ w + part @ w.T) @ v[:3] - part @ v[3:]
+            h = np.tanh((u @ mixed.T).T + h * u[0])
+            total += float(np.sin(h * part).sum())
+        return (total + float((h**2).sum())) / batch
+
+    check(build, reference, random((4, batch, 3), (batch, 3), (3, 3), (6, 3), (3, 3)))
+
+
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_sums_of_products_are_taken_behind_the_loop(length: int) -> None:
+    graph = ts.Graph()
+    x = graph.placeholder((-1, -1, 3), dtype=ts.float64)
+    w = graph.placeholder((3, 3), dtype=ts.float64)
+    total, _ = ts.scan(lambda c, part: (c + ts.sum(ts.square(part @ w)), None), graph.constant(np.float64(0)), x)
+    gradient = ts.gradients(total, [w])[w]
+    assert "carried=2" not in graph.text()  # neither loop carries a sum beside `total`
+    (values, matrix) = random((length, 2, 3), (3, 3))
+    flat = values.reshape(-1, 3)
+    expected = 2 * flat.T @ flat @ matrix
+    np.testing.assert_allclose(graph.run({x: values, w: matrix}, gradient), expected, rtol=1e-12, atol=1e-14)
+
+
 def test_what_is_carried_but_not_used_gets_zeros() -> None:
     def build(x: Any, y: Any) -> Any:
         last, _ = ts.for_loop(3, lambda _, c: (c[0] * x, c[1] + 1), (x, y))
