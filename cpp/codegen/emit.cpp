@@ -89,8 +89,8 @@ Launch Emitter::launch() const {
     launch.groups = plan_.groups();
     launch.group_threads = plan_.group_threads();
     for (std::size_t k = 0; k < plan_.grid().size(); ++k) {
-        Dim& count = launch.groups || k + 1 == plan_.grid().size() ? launch.x : launch.y;
-        count = count * plan_.grid()[k]->extent;
+        SizeExpr& count = launch.groups || k + 1 == plan_.grid().size() ? launch.x : launch.y;
+        count = count * size(plan_.grid()[k]->extent);
     }
     const auto add_bytes = [&](DType dtype, std::int64_t elements) {
         launch.static_group_bytes += elements * static_cast<std::int64_t>(size_of(dtype));
@@ -101,7 +101,7 @@ Launch Emitter::launch() const {
         const GridPlan::Space space = plan_.space(static_cast<int>(b));
         if (space == GridPlan::Space::group) add_bytes(buffer.dtype, buffer.size.value());
         if (space == GridPlan::Space::group_by_launch) {
-            launch.group_bytes.push_back(buffer.size * Dim(static_cast<std::int64_t>(size_of(buffer.dtype))));
+            launch.group_bytes.push_back(size(buffer.size) * static_cast<std::int64_t>(size_of(buffer.dtype)));
         }
     }
     const int simdgroups = plan_.group_threads() / dialect_.limits().simd_width;
@@ -110,6 +110,11 @@ Launch Emitter::launch() const {
     if (joins_pairs_) add_bytes(DType::float32, simdgroups);
     if (launch.groups) launch.simd_width = dialect_.limits().simd_width;
     return launch;
+}
+
+bool Source::fits_narrow(std::span<const std::int64_t> size_arguments) const {
+    return std::all_of(magnitudes.begin(), magnitudes.end(),
+                       [&](const SizeExpr& bound) { return bound.evaluate(size_arguments) <= most_narrow; });
 }
 
 Source Emitter::run() {
@@ -146,7 +151,9 @@ std::variant<Source, Refusal> emit(const Kernel& kernel, const Dialect& dialect,
     const LoopFacts facts(ready);
     const GridPlan plan(ready, facts, dialect.limits());
     if (!plan.refusal().empty()) return refused(plan.refusal());
-    const auto source = [&](bool narrow) { return Emitter(ready, facts, plan, dialect, narrow).run(); };
+    const auto source = [&](bool narrow) {
+        return Emitter(ready, facts, plan, dialect, {options.fused_multiply_add, narrow}).run();
+    };
     Source result = source(true);
     // In 32 bits because the caller vouches for the sizes, or because there is nothing to vouch for.
     if (options.narrow || result.magnitudes.empty()) return result;

@@ -3,31 +3,33 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "codegen/dialect.h"
+#include "codegen/size_expr.h"
 #include "loopir/kernel.h"
 
 namespace topstitch::codegen {
 
 struct EmitOptions {
     bool fused_multiply_add = true;
-    // Indices in 32 bits, for launches where none of Source::magnitudes passes 2^31 - 1. Where numbers alone prove
-    // that, indices have 32 bits anyway.
+    // Indices in 32 bits, for launches where Source::fits_narrow. Where numbers alone prove that, they have 32 bits
+    // anyway.
     bool narrow = false;
 };
 
 // How a kernel is spread over a grid.
 struct Launch {
-    // A group of `group_threads` threads for each of x iterations, else one thread for each of x * y. No group of the
-    // latter needs a certain size.
+    // A group of `group_threads` threads for each of x iterations, else one thread for each of x * y. Groups of the
+    // latter may have any size and reach past the end of the grid.
     bool groups = false;
     int group_threads = 0;
-    Dim x = 1;
-    Dim y = 1;
-    std::vector<Dim> group_bytes;         // of group memory that the launch provides, in slots 0, 1, ...
+    SizeExpr x = 1;
+    SizeExpr y = 1;
+    std::vector<SizeExpr> group_bytes;    // of group memory that the launch provides, in slots 0, 1, ...
     std::int64_t static_group_bytes = 0;  // and what the kernel declares itself
     int simd_width = 0;                   // that the machine must have; 0: any
 };
@@ -40,8 +42,10 @@ struct Source {
     int sizes_slot = -1;
     std::vector<Dim> sizes;
     Launch launch;
-    bool narrow = false;
-    std::vector<Dim> magnitudes;  // bounds of what indices are computed from; unknown ones are computed in 64 bits
+    bool narrow = false;               // most indices have 32 bits
+    std::vector<SizeExpr> magnitudes;  // bounds of these, as far as sizes matter
+    // Whether indices of 32 bits suffice for these sizes.
+    bool fits_narrow(std::span<const std::int64_t> size_arguments) const;
 };
 
 // Why a kernel has no such source; for people.

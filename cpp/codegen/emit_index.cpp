@@ -1,7 +1,6 @@
 // Indices as text. They are computed in 32 bits where their bounds allow it, else in 64.
 // What has no bound, because it comes from memory, has 64 bits.
 #include <algorithm>
-#include <limits>
 
 #include "codegen/emitter.h"
 #include "topstitch/error.h"
@@ -13,14 +12,6 @@ using loopir::IndexTerm;
 
 namespace {
 
-// The steps of a loop may overshoot its end.
-constexpr std::int64_t most_narrow = std::numeric_limits<std::int32_t>::max() - 4096;
-
-Dim absolute(const Dim& dim) {
-    if (provably_nonnegative(dim)) return dim;
-    return provably_nonnegative(0 - dim) ? 0 - dim : max(dim, 0 - dim);
-}
-
 bool is_number(const Dim& dim, std::int64_t value) {
     return dim.is_known() && dim.value() == value;
 }
@@ -28,13 +19,13 @@ bool is_number(const Dim& dim, std::int64_t value) {
 }  // namespace
 
 // The largest magnitude of the index and of everything that it is computed from.
-Dim Emitter::magnitude(const Index& index, bool& needs_wide) const {
-    Dim bound = absolute(index.constant());
+SizeExpr Emitter::magnitude(const Index& index, bool& needs_wide) const {
+    SizeExpr bound = size(index.constant());
     for (const Index::Part& part : index.parts()) {
-        Dim term = 0;
+        SizeExpr term;
         switch (part.term.kind) {
             case IndexTerm::Kind::var:
-                term = part.term.extent;
+                term = extent(part.term.var);
                 break;
             case IndexTerm::Kind::value:
                 needs_wide = true;
@@ -42,22 +33,22 @@ Dim Emitter::magnitude(const Index& index, bool& needs_wide) const {
             case IndexTerm::Kind::floor_div:
             case IndexTerm::Kind::mod:
                 // Rounding down may take a negative dividend one further; the divisor is computed too.
-                term = magnitude(*part.term.inner, needs_wide) + part.term.extent;
+                term = magnitude(*part.term.inner, needs_wide) + size(part.term.extent) + 1;
                 break;
         }
-        bound = bound + absolute(part.coefficient) * term;
+        bound = bound + size(part.coefficient) * term;
     }
     return bound;
 }
 
-void Emitter::note_magnitude(const Dim& bound) {
-    if (bound.is_known() && bound.value() <= most_narrow) return;
+void Emitter::note_magnitude(const SizeExpr& bound) {
+    if (bound.is_number() && bound.evaluate({}) <= most_narrow) return;
     if (std::find(magnitudes_.begin(), magnitudes_.end(), bound) == magnitudes_.end()) magnitudes_.push_back(bound);
 }
 
 bool Emitter::fits_narrow(const Index& index) {
     bool needs_wide = false;
-    const Dim bound = magnitude(index, needs_wide);
+    const SizeExpr bound = magnitude(index, needs_wide);
     if (needs_wide) return false;
     note_magnitude(bound);
     return narrow_;

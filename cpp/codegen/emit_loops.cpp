@@ -15,6 +15,7 @@ void Emitter::emit(const Loop& loop) {
         case GridPlan::Role::grid:
             emit_grid_variable(loop);
             // The block of such a loop is the function's.
+            if (fuses_) find_fused(loop.body.front());
             for (const loopir::Stmt& stmt : loop.body.front().stmts) {
                 std::visit([this](const auto& s) { emit(s); }, stmt);
             }
@@ -46,7 +47,7 @@ void Emitter::emit(const Loop& loop) {
 // The last loop of the grid is counted by x, and the others together by y; groups are counted by one number.
 void Emitter::emit_grid_variable(const Loop& loop) {
     const LoopStack& grid = plan_.grid();
-    note_magnitude(loop.extent);
+    note_magnitude(extent(loop.var));
     const auto place = static_cast<std::size_t>(std::find(grid.begin(), grid.end(), &loop) - grid.begin());
     const bool by_x = !plan_.groups() && place + 1 == grid.size();
     const std::string counter = plan_.groups() ? "group" : by_x ? "at.x" : "at.y";
@@ -65,15 +66,15 @@ void Emitter::emit_grid_variable(const Loop& loop) {
 }
 
 std::string Emitter::end_of(const Loop& loop) {
-    note_magnitude(loop.extent);
-    const std::string extent = dim_text(loop.extent, false);
-    if (!loop.limit) return extent;
+    note_magnitude(extent(loop.var));
+    const std::string whole = dim_text(loop.extent, false);
+    if (!loop.limit) return whole;
     const std::string name = names_.unique(concat(var(loop.var), "_end"), "end");
     const bool wide = !fits_narrow(*loop.limit);
     std::string limit = index_text(*loop.limit, wide);
     const DType computed = wide ? DType::int64 : DType::int32;
     if (loop.limit->is_constant()) limit = concat(type(computed), "(", limit, ")");
-    std::string text = concat("min(", limit, ", ", type(computed), "(", extent, "))");
+    std::string text = concat("min(", limit, ", ", type(computed), "(", whole, "))");
     // A limit that comes from memory may be far below 0.
     if (wide && narrow_) { text = concat(index_type(), "(max(", text, ", ", dialect_.integer(0, DType::int64), "))"); }
     line(concat("const ", index_type(), " ", name, " = ", text, ";"));

@@ -71,6 +71,22 @@ void Emitter::reset(int accumulator) {
     }
 }
 
+// A product and the sum that it goes into stand in the same block, and nothing else needs the product.
+void Emitter::find_fused(const loopir::Block& block) {
+    std::set<loopir::ValueId> products;
+    for (const loopir::Stmt& stmt : block.stmts) {
+        if (const auto* let = std::get_if<loopir::Let>(&stmt)) {
+            const loopir::Instr& i = instr(let->value);
+            const bool lone = uses_[static_cast<std::size_t>(let->value)] == 1;
+            if (i.op == ScalarOp::mul && i.type == DType::float32 && lone) products.insert(let->value);
+        } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
+            const auto a = static_cast<std::size_t>(accumulate->accumulator);
+            const bool sum = kernel_.accumulators[a].combiner == Combiner::sum;
+            if (sum && products.contains(accumulate->value)) fused_.insert(accumulate->value);
+        }
+    }
+}
+
 void Emitter::emit(const loopir::Accumulate& accumulate) {
     const int accumulator = accumulate.accumulator;
     fresh_.erase(accumulator);
@@ -89,6 +105,11 @@ void Emitter::emit_step(const loopir::Accumulate& accumulate) {
     const int accumulator = accumulate.accumulator;
     const loopir::Accumulator& acc = kernel_.accumulators[static_cast<std::size_t>(accumulator)];
     const std::string name = acc_name(accumulator);
+    if (fused_.contains(accumulate.value)) {
+        const loopir::Instr& product = instr(accumulate.value);
+        return line(concat(name, " = ", dialect_.call(BuiltIn::fma), "(", value(product.args[0]), ", ",
+                           value(product.args[1]), ", ", name, ");"));
+    }
     const std::string& added = value(accumulate.value);
     if (plan_.is_paired(accumulator)) {
         line(concat(helpers_.use({Helper::add_to_pair}), "(", name, ", ", second_name(accumulator), ", ", added, ");"));

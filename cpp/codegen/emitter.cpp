@@ -12,21 +12,23 @@ using loopir::Instr;
 using loopir::ScalarOp;
 
 Emitter::Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const Dialect& dialect,
-                 bool narrow)
+                 const EmitOptions& options)
     : kernel_(kernel),
       facts_(facts),
       plan_(plan),
       dialect_(dialect),
-      narrow_(narrow),
+      narrow_(options.narrow),
       helpers_(dialect, plan.group_threads() / dialect.limits().simd_width),
       scalar_(dialect, helpers_),
       names_(dialect),
       uses_(loopir::count_uses(kernel)),
+      fuses_(options.fused_multiply_add),
       size_params_(loopir::size_params(kernel)),
       values_(kernel.instrs.size()) {}
 
 void Emitter::emit_block(const loopir::Block& block) {
     declared_.emplace_back();
+    if (fuses_) find_fused(block);
     for (const loopir::Stmt& stmt : block.stmts) {
         std::visit([this](const auto& s) { emit(s); }, stmt);
     }
@@ -40,7 +42,7 @@ void Emitter::emit(const loopir::Let& let) {
         name = scalar_.constant(i);
         return;
     }
-    if (uses_[static_cast<std::size_t>(let.value)] == 0) return;
+    if (uses_[static_cast<std::size_t>(let.value)] == 0 || fused_.contains(let.value)) return;
     if (i.op == ScalarOp::cast && (is_absent(i.type) || is_absent(instr(i.args[0]).type))) {
         name = value(i.args[0]);  // to or from a sum in two numbers
         return;

@@ -2,6 +2,8 @@
 // One value is one constant of the thread; statements appear in the order of the loop IR.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -15,10 +17,13 @@
 
 namespace topstitch::codegen {
 
+// Bounds of indices of 32 bits: the steps of a loop may overshoot its end.
+inline constexpr std::int64_t most_narrow = std::numeric_limits<std::int32_t>::max() - 4096;
+
 class Emitter {
 public:
     Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const Dialect& dialect,
-            bool narrow);
+            const EmitOptions& options);
     Source run();
 
 private:
@@ -61,8 +66,10 @@ private:
     std::string quotient_text(const loopir::IndexTerm& term, bool wide);
     std::string dim_text(const Dim& dim, bool wide);
     std::string index_type() const { return type(narrow_ ? DType::int32 : DType::int64); }
-    Dim magnitude(const loopir::Index& index, bool& needs_wide) const;
-    void note_magnitude(const Dim& bound);
+    SizeExpr magnitude(const loopir::Index& index, bool& needs_wide) const;
+    void note_magnitude(const SizeExpr& bound);
+    SizeExpr size(const Dim& dim) const { return SizeExpr::of(dim, size_params_); }
+    SizeExpr extent(loopir::VarId var) const { return size(kernel_.vars[static_cast<std::size_t>(var)].extent); }
 
     // --- emit_memory.cpp
     std::string loaded(const loopir::Instr& load);
@@ -85,6 +92,7 @@ private:
     void emit(const loopir::InitAcc& init);
     void emit(const loopir::Accumulate& accumulate);
     void emit_step(const loopir::Accumulate& accumulate);
+    void find_fused(const loopir::Block& block);
     std::string acc_read(const loopir::Instr& read);
     void reset(int accumulator);
     void begin_parts(const loopir::Loop& loop);
@@ -104,13 +112,15 @@ private:
     ScalarEmitter scalar_;
     Names names_;
     std::vector<int> uses_;
+    bool fuses_;
+    std::set<loopir::ValueId> fused_;  // products that are rounded together with the sum that they are added to
 
     std::vector<Dim> size_params_;
     std::vector<std::string> sizes_;  // by size parameter
     std::set<std::size_t> used_sizes_;
     std::vector<std::string> vars_, buffers_, values_;
     std::string entry_;
-    std::vector<Dim> magnitudes_;
+    std::vector<SizeExpr> magnitudes_;
 
     std::string body_;
     int depth_ = 1;
