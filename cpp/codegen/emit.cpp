@@ -34,7 +34,9 @@ std::string Emitter::sizes_struct() const {
     if (sizes_.empty()) return "";
     std::string text = "struct Sizes {\n";
     for (std::size_t k = 0; k < sizes_.size(); ++k) {
-        text += concat("    ", type(DType::int64), " ", sizes_[k], ";  // ", comment_text(size_params_[k].str()), "\n");
+        const std::string meaning = comment_text(size_params_[k].str());
+        text += concat("    ", type(DType::int64), " ", sizes_[k], ";", meaning == sizes_[k] ? "" : "  // " + meaning,
+                       "\n");
     }
     return text + "};\n\n";
 }

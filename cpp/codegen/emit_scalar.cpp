@@ -78,7 +78,7 @@ std::string ScalarEmitter::float_arithmetic(ScalarOp op, const Operands& args) {
         case ScalarOp::rem:
             return call(helpers_.use({Helper::remainder}), args);
         case ScalarOp::neg:
-            return concat("-(", args[0].text, ")");
+            return args[0].text.front() == '-' ? concat("-(", args[0].text, ")") : "-" + args[0].text;
         case ScalarOp::abs:
             return call(dialect_.call(BuiltIn::abs), args);
         case ScalarOp::fma:
