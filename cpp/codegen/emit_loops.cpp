@@ -14,12 +14,9 @@ void Emitter::emit(const Loop& loop) {
     switch (plan_.role(loop)) {
         case GridPlan::Role::grid:
             emit_grid_variable(loop);
-            // The block of such a loop is the function's.
-            if (fuses_) find_fused(loop.body.front());
-            for (const loopir::Stmt& stmt : loop.body.front().stmts) {
-                std::visit([this](const auto& s) { emit(s); }, stmt);
-            }
-            return;
+            return emit_statements(loop.body.front());  // the block of such a loop is the function's
+        case GridPlan::Role::nested:
+            return emit_statements(loop.body.front());  // and of these the outer loop's, which has set the variable
         case GridPlan::Role::spread:
             order_before(loop);
             begin_parts(loop);
@@ -65,6 +62,26 @@ void Emitter::emit_grid_variable(const Loop& loop) {
     if (loop.limit) line(concat("if (", var(loop.var), " >= ", offset(*loop.limit), ") return;"));
 }
 
+// Several loops counted through as one: its variable, and those of the loops.
+void Emitter::emit_nest(const LoopStack& nest) {
+    SizeExpr iterations = 1;
+    for (const Loop* loop : nest) iterations = iterations * extent(loop->var);
+    note_magnitude(iterations);
+    std::string end;
+    for (const Loop* loop : nest) end += (end.empty() ? "" : " * ") + dim_text(loop->extent, false);
+    const std::string step = names_.unique("step", "step");
+    open(concat("for (", index_type(), " ", step, " = ", index_type(), "(thread_index); ", step, " < ", end, "; ", step,
+                " += ", plan_.group_threads(), ")"));
+    for (std::size_t k = 0; k < nest.size(); ++k) {
+        std::string digit = step;
+        for (std::size_t inner = nest.size(); inner-- > k + 1;) {
+            digit += concat(" / ", dim_text(nest[inner]->extent, false));
+        }
+        if (k > 0) digit += concat(" % ", dim_text(nest[k]->extent, false));
+        line(concat("const ", index_type(), " ", var(nest[k]->var), " = ", digit, ";"));
+    }
+}
+
 std::string Emitter::end_of(const Loop& loop) {
     note_magnitude(extent(loop.var));
     const std::string whole = dim_text(loop.extent, false);
@@ -82,12 +99,17 @@ std::string Emitter::end_of(const Loop& loop) {
 }
 
 void Emitter::emit_iterations(const Loop& loop) {
-    const std::string end = end_of(loop);
-    const std::string& name = var(loop.var);
     const bool spread = plan_.role(loop) == GridPlan::Role::spread;
-    const std::string first = spread ? concat(index_type(), "(thread_index)") : "0";
-    const std::string step = spread ? concat(name, " += ", plan_.group_threads()) : "++" + name;
-    open(concat("for (", index_type(), " ", name, " = ", first, "; ", name, " < ", end, "; ", step, ")"));
+    const LoopStack nest = spread ? plan_.nest(loop) : LoopStack{&loop};
+    if (nest.size() > 1) {
+        emit_nest(nest);
+    } else {
+        const std::string end = end_of(loop);
+        const std::string& name = var(loop.var);
+        const std::string first = spread ? concat(index_type(), "(thread_index)") : "0";
+        const std::string step = spread ? concat(name, " += ", plan_.group_threads()) : "++" + name;
+        open(concat("for (", index_type(), " ", name, " = ", first, "; ", name, " < ", end, "; ", step, ")"));
+    }
     // What an accumulator holds inside is not what it holds before the loop.
     const std::set<int> fresh = std::exchange(fresh_, {});
     emit_block(loop.body.front());

@@ -28,11 +28,15 @@ Emitter::Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const Gri
 
 void Emitter::emit_block(const loopir::Block& block) {
     declared_.emplace_back();
+    emit_statements(block);
+    declared_.pop_back();
+}
+
+void Emitter::emit_statements(const loopir::Block& block) {
     if (fuses_) find_fused(block);
     for (const loopir::Stmt& stmt : block.stmts) {
         std::visit([this](const auto& s) { emit(s); }, stmt);
     }
-    declared_.pop_back();
 }
 
 void Emitter::emit(const loopir::Let& let) {

@@ -36,6 +36,7 @@ private:
 
     // --- emitter.cpp: statements and values.
     void emit_block(const loopir::Block& block);
+    void emit_statements(const loopir::Block& block);
     void emit(const loopir::Let& let);
     std::string operation(const loopir::Instr& instr);
     void line(const std::string& text) {
@@ -85,6 +86,7 @@ private:
     void emit(const loopir::Loop& loop);
     void emit_grid_variable(const loopir::Loop& loop);
     void emit_iterations(const loopir::Loop& loop);
+    void emit_nest(const LoopStack& nest);
     std::string end_of(const loopir::Loop& loop);
     const std::string& var(loopir::VarId id) const { return vars_[static_cast<std::size_t>(id)]; }
 

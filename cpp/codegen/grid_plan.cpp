@@ -3,6 +3,7 @@
 #include "codegen/grid_plan.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "loopir/contract.h"
 #include "loopir/scalar_op.h"
@@ -26,6 +27,8 @@ constexpr std::int64_t min_group_row = 16;
 // The longest rows that one simdgroup, and that half the largest group, walks.
 constexpr std::int64_t simd_row = 256;
 constexpr std::int64_t half_group_row = 1024;
+// Nests with fewer iterations are counted through together with the loop around them.
+constexpr std::int64_t short_nest = 1024;
 
 // The only statement besides values, if that is a loop.
 const Loop* only_loop(const Block& block) {
@@ -37,6 +40,16 @@ const Loop* only_loop(const Block& block) {
         found = loop;
     }
     return found;
+}
+
+// How many iterations the loops have together, if that is known.
+std::optional<std::int64_t> iterations(const LoopStack& nest) {
+    std::int64_t product = 1;
+    for (const Loop* loop : nest) {
+        if (!loop->extent.is_known()) return std::nullopt;
+        product *= loop->extent.value();
+    }
+    return product;
 }
 
 }  // namespace
@@ -53,7 +66,16 @@ GridPlan::GridPlan(const loopir::Kernel& kernel, const LoopFacts& facts, const L
 
 GridPlan::Role GridPlan::role(const Loop& loop) const {
     if (std::find(grid_.begin(), grid_.end(), &loop) != grid_.end()) return Role::grid;
-    return spread_.contains(&loop) ? Role::spread : Role::serial;
+    if (spread_.contains(&loop)) return Role::spread;
+    const bool nested = std::any_of(nests_.begin(), nests_.end(), [&](const auto& entry) {
+        return std::find(entry.second.begin(), entry.second.end(), &loop) != entry.second.end();
+    });
+    return nested ? Role::nested : Role::serial;
+}
+
+LoopStack GridPlan::nest(const Loop& spread) const {
+    const auto found = nests_.find(&spread);
+    return found == nests_.end() ? LoopStack{&spread} : found->second;
 }
 
 const std::vector<int>& GridPlan::joined_after(const Loop& loop) const {
@@ -78,12 +100,11 @@ void GridPlan::choose_grid() {
     groups_ = worth_a_group();
     if (!groups_) {
         spread_.clear();
+        nests_.clear();
         return;
     }
     std::int64_t longest = 0;
-    for (const Loop* loop : spread_) {
-        longest = std::max(longest, loop->extent.is_known() ? loop->extent.value() : half_group_row);
-    }
+    for (const Loop* loop : spread_) longest = std::max(longest, iterations(nest(*loop)).value_or(half_group_row));
     group_threads_ = longest <= simd_row         ? limits_.simd_width
                      : longest <= half_group_row ? limits_.group_threads / 2
                                                  : limits_.group_threads;
@@ -93,18 +114,31 @@ void GridPlan::choose_spread(const Block& block) {
     for (const Stmt& stmt : block.stmts) {
         const auto* loop = std::get_if<Loop>(&stmt);
         if (loop == nullptr) continue;
-        const bool inner = facts_.contains_vector_loop(*loop);
-        if (!inner && facts_.is_independent(*loop)) {
-            spread_.insert(loop);
-        } else {
+        const LoopStack nest = whole_nest(*loop);
+        if (nest.empty()) {
             choose_spread(loop->body.front());
+            continue;
         }
+        spread_.insert(loop);
+        if (nest.size() > 1) nests_[loop] = nest;
     }
 }
 
+// The loop, if its iterations can be shared out; with the loops inside it, if those alone would not occupy a group.
+LoopStack GridPlan::whole_nest(const Loop& loop) const {
+    if (!facts_.is_independent(loop)) return {};
+    if (!facts_.contains_vector_loop(loop)) return {&loop};
+    const Loop* inner = only_loop(loop.body.front());
+    if (inner == nullptr || inner->limit || loop.limit || !loop.extent.is_known()) return {};
+    LoopStack nest = whole_nest(*inner);
+    if (nest.empty() || iterations(nest).value_or(short_nest) >= short_nest) return {};
+    nest.insert(nest.begin(), &loop);
+    return nest;
+}
+
 bool GridPlan::worth_a_group() const {
-    return std::any_of(spread_.begin(), spread_.end(), [](const Loop* loop) {
-        return !loop->extent.is_known() || loop->extent.value() >= min_group_row;
+    return std::any_of(spread_.begin(), spread_.end(), [this](const Loop* loop) {
+        return iterations(nest(*loop)).value_or(min_group_row) >= min_group_row;
     });
 }
 

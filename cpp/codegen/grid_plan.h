@@ -18,7 +18,7 @@ namespace topstitch::codegen {
 // accumulate is joined afterwards.
 class GridPlan {
 public:
-    enum class Role : std::uint8_t { grid, spread, serial };
+    enum class Role : std::uint8_t { grid, spread, nested, serial };
     enum class Space : std::uint8_t { thread, group, group_by_launch };
 
     GridPlan(const loopir::Kernel& kernel, const LoopFacts& facts, const Limits& limits);
@@ -27,6 +27,8 @@ public:
     int group_threads() const { return group_threads_; }
     const LoopStack& grid() const { return grid_; }  // the outermost first
     Role role(const loopir::Loop& loop) const;
+    // A spread loop and the loops inside it with which it is counted through, the outermost first.
+    LoopStack nest(const loopir::Loop& spread) const;
     Space space(int buffer) const { return spaces_.at(buffer); }
     // Buffers that threads of a group exchange elements through: barriers order their accesses.
     bool is_shared(int buffer) const { return shared_.contains(buffer); }
@@ -56,6 +58,7 @@ private:
     };
     void choose_grid();
     void choose_spread(const loopir::Block& block);
+    LoopStack whole_nest(const loopir::Loop& loop) const;
     bool worth_a_group() const;
     void place_locals();
     void collect(const loopir::Block& block, LoopStack& open);
@@ -75,6 +78,7 @@ private:
     int group_threads_ = 0;
     LoopStack grid_;
     std::set<const loopir::Loop*> spread_;
+    std::map<const loopir::Loop*, LoopStack> nests_;
     std::map<int, Space> spaces_;
     std::set<int> shared_;
     std::map<int, Sites> sites_;  // by accumulator

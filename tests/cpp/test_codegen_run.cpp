@@ -314,6 +314,36 @@ TEST_CASE("run: a long sum in blocks has the accuracy of float64") {
     CHECK(std::isnan(sum_of()));
 }
 
+TEST_CASE("run: short loops inside each other are shared out as one") {
+    // y[i] = the sum of x[i] over 5 x 7 x 11, and where its maximum is.
+    Builder b;
+    const int x = b.add_buffer({"x", DType::int32, Role::input, 6 * 385});
+    const int y = b.add_buffer({"y", DType::int32, Role::output, 6});
+    const int at = b.add_buffer({"at", DType::int64, Role::output, 6});
+    const Index i = b.begin_loop("i", 6);
+    const int sum = b.add_accumulator(Combiner::sum, DType::int32);
+    const int best = b.add_accumulator(Combiner::argmax, DType::int32);
+    b.init_acc(sum);
+    b.init_acc(best);
+    const Index p = b.begin_loop("p", 5);
+    const Index q = b.begin_loop("q", 7);
+    const Index r = b.begin_loop("r", 11);
+    const Index place = (p * Dim(7) + q) * Dim(11) + r;
+    const ValueId value = b.load(x, i * Dim(385) + place);
+    b.accumulate(sum, value);
+    b.accumulate(best, value, b.index_value(place));
+    for (int k = 0; k < 3; ++k) b.end_loop();
+    b.store(y, i, b.acc_read(sum));
+    b.store(at, i, b.acc_read(best, 1));
+    b.end_loop();
+    const Kernel kernel = scheduled(b.finish("nest"), {{"i", {true, false, 1}}, {"r", {false, true, 1}}});
+    CHECK(emitted(kernel).text.find("step < 5 * 7 * 11") != std::string::npos);
+    std::mt19937_64 random(test_seed());
+    const auto number = [](const Dim& dim) { return dim.value(); };
+    const std::string found = check_emitted(kernel, data_for(kernel, number, false, random), {});
+    CHECK_MESSAGE(found.empty(), found);
+}
+
 TEST_CASE("run: softmax keeps its row in threadgroup memory, sized by the kernel or by the launch") {
     std::mt19937_64 random(test_seed());
     for (const bool symbolic : {false, true}) {
