@@ -22,10 +22,10 @@
 #include <string_view>
 
 #include "core/settings.h"
-#include "cpu/contract.h"
 #include "cpu/emitter.h"
 #include "cpu/loop_plan.h"
 #include "cpu/target.h"
+#include "loopir/contract.h"
 #include "loopir/math_expand.h"
 #include "topstitch/error.h"
 
@@ -295,7 +295,7 @@ ObjectCode& ObjectCode::operator=(ObjectCode&&) noexcept = default;
 
 loopir::Kernel prepared(const loopir::Kernel& kernel, const TargetInfo& target) {
     loopir::Kernel expanded = loopir::expand_math(kernel, loopir::MathTarget{target.fma});
-    return target.fma && target.fuse ? contract(std::move(expanded)) : expanded;
+    return target.fma && target.fuse ? loopir::contract(std::move(expanded)) : expanded;
 }
 
 ObjectCode generate_object(const loopir::Kernel& kernel, const TargetInfo& target, const std::string& symbol) {

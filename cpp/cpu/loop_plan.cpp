@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdlib>
 
-#include "cpu/contract.h"
+#include "loopir/contract.h"
 
 namespace topstitch::cpu {
 
@@ -351,7 +351,7 @@ private:
     void fuse_sums() {
         plan_.fused_.assign(kernel_.instrs.size(), false);
         if (!target_.fma || !target_.fuse) return;
-        const std::vector<int> uses = count_uses(kernel_);
+        const std::vector<int> uses = loopir::count_uses(kernel_);
         fuse_sums(kernel_.body, uses);
     }
 

@@ -36,6 +36,7 @@ public:
     Emit(Kernel& kernel, const MathTarget& target) : kernel_(kernel), target_(target) {}
 
     bool has_fma() const { return target_.fma; }
+    bool has_float64() const { return target_.float64; }
     V value(ValueId id) { return {this, id}; }
     const Instr& instr(ValueId id) const { return kernel_.instrs[static_cast<std::size_t>(id)]; }
 

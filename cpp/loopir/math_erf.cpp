@@ -2,6 +2,7 @@
 // erf is one polynomial for small arguments and 1 - the fourth power of another one for the others; erfc is exp(-x^2)
 // times a smooth function.
 #include "loopir/math_functions.h"
+#include "loopir/math_paired.h"
 #include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
@@ -85,6 +86,7 @@ V erf(V x) {
 }
 
 V erfc(V x) {
+    if (is_paired(x)) return erfc_paired(x);
     return is_single(x) ? erfc_single(x) : erfc_double(x);
 }
 

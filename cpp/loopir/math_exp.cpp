@@ -16,7 +16,12 @@ struct Reduction {
     double step_low;
 };
 
+constexpr Reduction binary_single{-151, 129, 0.5, 2, 0};
 constexpr Reduction binary_double{-1080, 1025, 0.5, 2, 0};
+
+// 2^r in float32 for |r| <= 1.
+constexpr std::initializer_list<double> exp2_single = {
+    1, 0.693147242, 0.240226686, 0.055503659, 0.00961684436, 0.00133417163, 0.00015645301, 1.49173366e-05};
 
 // b^x = b^r first second.
 struct Reduced {
@@ -86,12 +91,13 @@ V exp2_wide(const Wide& x) {
     return fma(power * 0x1.62e42fefa39efp-1, x.low, power) * first * second;
 }
 
+V exp2_paired(const Wide& x) {
+    const auto [r, first, second] = reduce(x.high, binary_single);
+    return polynomial(r + x.low, exp2_single) * first * second;
+}
+
 V exp2(V x) {
-    if (is_single(x)) {
-        return power(
-            x, {-151, 129, 0.5, 2, 0},
-            {1, 0.693147242, 0.240226686, 0.055503659, 0.00961684436, 0.00133417163, 0.00015645301, 1.49173366e-05});
-    }
+    if (is_single(x)) return power(x, binary_single, exp2_single);
     const auto [r, first, second] = reduce(x, binary_double);
     return exp2_reduced(r) * first * second;
 }

@@ -8,7 +8,8 @@ namespace topstitch::loopir {
 
 // What a target computes natively, so that it is not expanded.
 struct MathTarget {
-    bool fma = true;  // a fused multiply-add instruction; without it expansions use other splittings
+    bool fma = true;      // a fused multiply-add instruction; without it expansions use other splittings
+    bool float64 = true;  // without it functions of float32 are computed in pairs of float32 where they need more
 };
 
 // `kernel` with every math instruction (info(op).is_math) expanded; the rest is unchanged.

@@ -1,6 +1,7 @@
 // sinh, cosh, tanh and their inverses.
 // The former come from expm1, which keeps the digits near 0; the inverses from a logarithm in float64 or from log1p.
 #include "loopir/math_functions.h"
+#include "loopir/math_paired.h"
 #include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
@@ -46,6 +47,7 @@ V tanh(V x) {
 }
 
 V asinh(V x) {
+    if (is_paired(x)) return asinh_paired(x);
     const V magnitude = cast(abs(x), DType::float64);
     if (is_single(x)) {
         const V sum = magnitude + sqrt(fma(magnitude, magnitude, 1));
@@ -62,6 +64,7 @@ V asinh(V x) {
 }
 
 V acosh(V x) {
+    if (is_paired(x)) return acosh_paired(x);
     if (is_single(x)) {
         const V wide = cast(x, DType::float64);
         const V sum = wide + sqrt(fma(wide, wide, -1));
@@ -76,6 +79,7 @@ V acosh(V x) {
 }
 
 V atanh(V x) {
+    if (is_paired(x)) return atanh_paired(x);
     // log((1 + a) / (1 - a)) / 2
     const V magnitude = cast(abs(x), DType::float64);
     if (is_single(x)) {

@@ -1,6 +1,7 @@
 // asin, acos, atan and atan2.
 // One odd polynomial each, on [0, 1/2] (asin) and [0, 1] (atan); other arguments are brought there by an identity.
 #include "loopir/math_functions.h"
+#include "loopir/math_paired.h"
 #include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
@@ -101,6 +102,7 @@ V atan(V x) {
 }
 
 V atan2(V y, V x) {
+    if (is_paired(x)) return atan2_paired(y, x);
     // float32 is computed in float64: the rounding of y / x alone would spoil the result.
     const bool single = is_single(x);
     const V run = cast(abs(x), DType::float64);

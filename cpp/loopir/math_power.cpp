@@ -1,6 +1,7 @@
 // rsqrt, cbrt and pow.
 // pow is exp2(y log2(x)) with log2 in more precision than the result: float64 for float32, twice float64 for float64.
 #include "loopir/math_functions.h"
+#include "loopir/math_paired.h"
 #include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
@@ -60,6 +61,7 @@ Wide log2_wide(V a) {
 
 // a^y for a >= 0.
 V power_single(V a, V y) {
+    if (is_paired(a)) return power_paired(a, y);
     const V exponent = cast(y, DType::float64) * log2_moderate(cast(a, DType::float64));
     return cast(exp2_moderate(at_most(at_least(exponent, -300), 300)), DType::float32);
 }

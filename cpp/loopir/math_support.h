@@ -91,7 +91,8 @@ Wide operator*(const Wide& a, const Wide& b);
 V exp2_moderate(V x);  // |x| <= 1000
 V log2_moderate(V x);  // no subnormals
 
-// 2^x in float64.
+// 2^x in float64, and in float32.
 V exp2_wide(const Wide& x);
+V exp2_paired(const Wide& x);
 
 }  // namespace topstitch::loopir::math

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "loopir/math_functions.h"
+#include "loopir/math_paired.h"
 #include "loopir/math_support.h"
 
 namespace topstitch::loopir::math {
@@ -190,6 +191,7 @@ V flip_sign(V value, V flip) {
 }  // namespace
 
 V sin(V x) {
+    if (is_paired(x)) return sin_paired(x);
     const bool single = x.type() == DType::float32;
     const auto [quadrant, r, tail] = single ? reduce_single(x) : reduce_double(x);
     const auto [sine, cosine] = single ? reduced_single(cast(r, DType::float32)) : reduced_double(r, tail);
@@ -198,6 +200,7 @@ V sin(V x) {
 }
 
 V cos(V x) {
+    if (is_paired(x)) return cos_paired(x);
     const bool single = x.type() == DType::float32;
     const auto [quadrant, r, tail] = single ? reduce_single(x) : reduce_double(x);
     const auto [sine, cosine] = single ? reduced_single(cast(r, DType::float32)) : reduced_double(r, tail);
@@ -206,6 +209,7 @@ V cos(V x) {
 }
 
 V tan(V x) {
+    if (is_paired(x)) return tan_paired(x);
     const bool single = x.type() == DType::float32;
     const auto [quadrant, r, tail] = single ? reduce_single(x) : reduce_double(x);
     // float32 keeps r in float64 up to the quotient.

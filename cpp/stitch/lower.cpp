@@ -2,6 +2,8 @@
 // See lower.h and phases.h.
 #include "stitch/lower.h"
 
+#include <limits>
+
 #include "stitch/kernel_writer.h"
 
 namespace topstitch::stitch {
@@ -25,7 +27,7 @@ public:
                const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
         : KernelWriter(program, partition, region, schedule, in_place, result),
           loops_(schedule.outer.size() + schedule.rows.size()) {
-        for (OpId op : find_kept(partition, region, phases_)) kept_.insert(op);
+        choose_kept();
         if (schedule.rows.empty()) return;
         const LoopSpec& last = schedule.rows.back();
         const std::int64_t block = last.vector ? sum_block_of_lanes : sum_block;
@@ -118,6 +120,23 @@ private:
     }
 
     // --- Loops.
+
+    // Row values of unknown size are not kept where there is a limit: it must hold for every run.
+    void choose_kept() {
+        std::int64_t left = schedule_.row_bytes;
+        for (OpId op : find_kept(partition_, region_, phases_)) {
+            const Dim bytes = row_elements(op) * Dim(static_cast<std::int64_t>(size_of(stored_dtype(local_dtype(op)))));
+            const bool limited = left < std::numeric_limits<std::int64_t>::max();
+            if (limited && (!bytes.is_known() || bytes.value() > left)) continue;
+            if (limited) left -= bytes.value();
+            kept_.insert(op);
+        }
+    }
+    Dim row_elements(OpId op) const {
+        Dim elements = is_complex(dtype(op)) ? 2 : 1;
+        for (const LoopSpec& loop : schedule_.rows) elements = elements * loop.extent;
+        return elements;
+    }
 
     void set_loop(std::size_t position, const Index& index) {
         loops_[position] = index;
@@ -284,8 +303,7 @@ private:
         param.name = concat("row_", op);
         param.dtype = stored_dtype(local_dtype(op));
         param.role = BufferParam::Role::local;
-        param.size = Dim(is_complex(dtype(op)) ? 2 : 1);
-        for (const LoopSpec& loop : schedule_.rows) param.size = param.size * loop.extent;
+        param.size = row_elements(op);
         result_.kept.push_back(op);
         return locals_[op] = add_buffer(param, {});
     }

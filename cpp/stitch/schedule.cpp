@@ -97,6 +97,8 @@ public:
         Schedule schedule = arrange(vector);
         choose_unrolls(schedule, vector);
         schedule.streaming = worth_streaming();
+        schedule.row_bytes = machine_.row_bytes;
+        if (!machine_.packs_products) return schedule;
         schedule.tiling = choose_tiling(program_, partition_, region_, options_, machine_);
         if (schedule.tiling) schedule.chunks = 0;
         return schedule;

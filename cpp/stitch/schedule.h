@@ -2,6 +2,7 @@
 // unrolled. Data only: chosen by choose_schedule, printed in reports, carried out by lowering.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,10 @@ struct Machine {
     int threads = 1;
     std::int64_t l2_bytes = 512 << 10;
     std::int64_t l3_bytes = 8 << 20;
+    // Factors of contractions are packed into tiles for the caches; else every result is a sum of its own.
+    bool packs_products = true;
+    // What of a row may be kept in memory from one pass to the next, or is computed again.
+    std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();
 };
 
 struct LoopSpec {
@@ -112,6 +117,7 @@ struct Schedule {
     // many chunks (0: not split), side by side, and a second kernel combines them. The number is fixed, so that
     // the order of summation does not depend on the thread count.
     int chunks = 0;
+    std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();  // see Machine
     // Results larger than the caches are written around them.
     bool streaming = false;
     // Of a contraction that is worth packing: replaces the loops above.

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "cpu/contract.h"
 #include "loopir/builder.h"
+#include "loopir/contract.h"
 #include "loopir/interpret.h"
 #include "test_cpu_support.h"
 
@@ -77,7 +77,7 @@ TEST_CASE("contract: sums with a product of their own become multiply-adds") {
     const std::vector<Data> buffers = {Data::of(x), Data::of(w), Data::of(c), Data::of(std::vector<float>(1000))};
     for (const Case& test : cases()) {
         CAPTURE(test.name);
-        const Kernel kernel = contract(ternary(test.body));
+        const Kernel kernel = loopir::contract(ternary(test.body));
         loopir::verify(kernel);
         CHECK(count(kernel, ScalarOp::fma) == (test.fused ? 1 : 0));
         std::vector<float> expected;
@@ -91,7 +91,7 @@ TEST_CASE("contract: sums with a product of their own become multiply-adds") {
 }
 
 TEST_CASE("contract: integers are left alone") {
-    const Kernel kernel = contract(
+    const Kernel kernel = loopir::contract(
         ternary([](Builder& b, ValueId x, ValueId w, ValueId c) { return b.add(b.mul(x, w), c); }, DType::int32));
     CHECK(count(kernel, ScalarOp::fma) == 0);
 }

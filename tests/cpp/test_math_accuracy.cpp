@@ -105,7 +105,7 @@ Inputs<T> binary_inputs(ScalarOp op) {
 }
 
 template <typename T>
-void check_accuracy(const MathFunction& function, bool fma, double limit) {
+void check_accuracy(const MathFunction& function, const loopir::MathTarget& target, double limit) {
     constexpr DType type = std::is_same_v<T, float> ? DType::float32 : DType::float64;
     Inputs<T> inputs = function.binary() ? binary_inputs<T>(function.op) : unary_inputs<T>();
     std::vector<T> results(inputs.x.size(), T(-12345));
@@ -113,7 +113,7 @@ void check_accuracy(const MathFunction& function, bool fma, double limit) {
     if (function.binary()) buffers.push_back(inputs.y.data());
     buffers.push_back(results.data());
     const auto count = static_cast<std::int64_t>(results.size());
-    loopir::interpret(loopir::expand_math(elementwise(function.op, type, count), {fma}), buffers, {});
+    loopir::interpret(loopir::expand_math(elementwise(function.op, type, count), target), buffers, {});
 
     double worst = 0;
     std::size_t where = 0;
@@ -125,7 +125,7 @@ void check_accuracy(const MathFunction& function, bool fma, double limit) {
         }
     }
     INFO(std::string(function.name()), "(", inputs.x[where], ", ", inputs.y[where], ") gives ", results[where],
-         std::string(fma ? "" : " without FMA"));
+         std::string(target.fma ? "" : " without FMA"), std::string(target.float64 ? "" : " without float64"));
     CHECK(worst <= limit);
 }
 
@@ -133,7 +133,17 @@ void check_accuracy(const MathFunction& function, bool fma, double limit) {
 
 TEST_CASE("float32 functions are within 2 ULP") {
     for (const MathFunction& function : math_functions()) {
-        for (const bool fma : {true, false}) check_accuracy<float>(function, fma, 2);
+        for (const bool fma : {true, false}) check_accuracy<float>(function, {.fma = fma}, 2);
+    }
+}
+
+TEST_CASE("float32 functions are within 2 ULP on targets without float64, and use none") {
+    const loopir::MathTarget target{.float64 = false};
+    for (const MathFunction& function : math_functions()) {
+        check_accuracy<float>(function, target, 2);
+        const loopir::Kernel expanded = loopir::expand_math(elementwise(function.op, DType::float32, 1), target);
+        CAPTURE(std::string(function.name()));
+        for (const loopir::Instr& instr : expanded.instrs) CHECK(instr.type != DType::float64);
     }
 }
 
@@ -141,7 +151,7 @@ TEST_CASE("float64 functions are within 4 ULP") {
     // Where long double is no wider than double, the reference itself has an error.
     const double limit = std::numeric_limits<long double>::digits > 53 ? 4 : 5;
     for (const MathFunction& function : math_functions()) {
-        for (const bool fma : {true, false}) check_accuracy<double>(function, fma, limit);
+        for (const bool fma : {true, false}) check_accuracy<double>(function, {.fma = fma}, limit);
     }
 }
 

@@ -6,12 +6,12 @@
 
 #include "loopir/kernel.h"
 
-namespace topstitch::cpu {
+namespace topstitch::loopir {
 
 // `kernel` with add(mul(a, b), c), sub(mul(a, b), c) and sub(c, mul(a, b)) of floats as fma.
-loopir::Kernel contract(loopir::Kernel kernel);
+Kernel contract(Kernel kernel);
 
 // How often each value is used, by instructions that are evaluated, indices and statements.
-std::vector<int> count_uses(const loopir::Kernel& kernel);
+std::vector<int> count_uses(const Kernel& kernel);
 
-}  // namespace topstitch::cpu
+}  // namespace topstitch::loopir

@@ -1,22 +1,12 @@
 // The contraction peephole and the use counts that it needs.
 // The slot of a product that disappears is reused, so that every instruction keeps exactly one Let.
-#include "cpu/contract.h"
+#include "loopir/contract.h"
 
 #include <utility>
 
-namespace topstitch::cpu {
+namespace topstitch::loopir {
 
 namespace {
-
-using loopir::Block;
-using loopir::Index;
-using loopir::Instr;
-using loopir::Kernel;
-using loopir::Let;
-using loopir::no_value;
-using loopir::ScalarOp;
-using loopir::Stmt;
-using loopir::ValueId;
 
 class UseCounter {
 public:
@@ -40,18 +30,18 @@ private:
         for (const ValueId arg : instr.args) count(arg);
         count(instr.index);
     }
-    void count(const loopir::Store& store) {
+    void count(const Store& store) {
         count(store.index);
         count(store.value);
         count(store.guard);
     }
-    void count(const loopir::InitAcc&) {}
-    void count(const loopir::Accumulate& accumulate) {
+    void count(const InitAcc&) {}
+    void count(const Accumulate& accumulate) {
         count(accumulate.value);
         count(accumulate.position);
         count(accumulate.guard);
     }
-    void count(const loopir::Loop& loop) { count(loop.body.front()); }
+    void count(const Loop& loop) { count(loop.body.front()); }
 
     const Kernel& kernel_;
     std::vector<int> uses_;
@@ -65,7 +55,7 @@ public:
         std::vector<Stmt> stmts;
         stmts.reserve(block.stmts.size());
         for (Stmt& stmt : block.stmts) {
-            if (auto* loop = std::get_if<loopir::Loop>(&stmt)) {
+            if (auto* loop = std::get_if<Loop>(&stmt)) {
                 run(loop->body.front());
             } else if (const auto* let = std::get_if<Let>(&stmt)) {
                 const ValueId negated = contract(let->value);
@@ -142,4 +132,4 @@ Kernel contract(Kernel kernel) {
     return kernel;
 }
 
-}  // namespace topstitch::cpu
+}  // namespace topstitch::loopir

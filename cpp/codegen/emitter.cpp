@@ -1,0 +1,80 @@
+// Statements and values of a kernel as text; what each kind needs is in the emit_*.cpp files.
+// Constants have no statement of their own: they are written where they are used.
+#include "codegen/emitter.h"
+
+#include "codegen/loop_facts.h"
+#include "loopir/contract.h"
+#include "topstitch/error.h"
+
+namespace topstitch::codegen {
+
+using loopir::Instr;
+using loopir::ScalarOp;
+
+Emitter::Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const Dialect& dialect,
+                 const EmitOptions& options)
+    : kernel_(kernel),
+      facts_(facts),
+      plan_(plan),
+      dialect_(dialect),
+      narrow_(options.narrow),
+      helpers_(dialect, plan.group_threads() / dialect.limits().simd_width),
+      scalar_(dialect, helpers_),
+      names_(dialect),
+      uses_(loopir::count_uses(kernel)),
+      fuses_(options.fused_multiply_add),
+      size_params_(loopir::size_params(kernel)),
+      values_(kernel.instrs.size()) {}
+
+void Emitter::emit_block(const loopir::Block& block) {
+    declared_.emplace_back();
+    emit_statements(block);
+    declared_.pop_back();
+}
+
+void Emitter::emit_statements(const loopir::Block& block) {
+    if (fuses_) find_fused(block);
+    for (const loopir::Stmt& stmt : block.stmts) {
+        std::visit([this](const auto& s) { emit(s); }, stmt);
+    }
+}
+
+void Emitter::emit(const loopir::Let& let) {
+    const Instr& i = instr(let.value);
+    std::string& name = values_[static_cast<std::size_t>(let.value)];
+    if (i.op == ScalarOp::constant) {
+        name = scalar_.constant(i);
+        return;
+    }
+    if (uses_[static_cast<std::size_t>(let.value)] == 0 || fused_.contains(let.value)) return;
+    if (i.op == ScalarOp::cast && (is_absent(i.type) || is_absent(instr(i.args[0]).type))) {
+        name = value(i.args[0]);  // to or from a sum in two numbers
+        return;
+    }
+    const std::string text = [&] {
+        switch (i.op) {
+            case ScalarOp::index_value:
+                return position(i.index);
+            case ScalarOp::load:
+                return loaded(i);
+            case ScalarOp::acc_read:
+                return acc_read(i);
+            default:
+                return operation(i);
+        }
+    }();
+    name = concat("v", let.value);
+    line(concat("const ", type(is_absent(i.type) ? DType::float32 : i.type), " ", name, " = ", text, ";"));
+}
+
+std::string Emitter::operation(const Instr& i) {
+    ScalarEmitter::Operands operands;
+    for (int k = 0; k < loopir::info(i.op).arity; ++k) {
+        const Instr& arg = instr(i.args[k]);
+        operands.push_back({value(i.args[k])});
+        if (arg.op == ScalarOp::constant && is_integer(arg.type)) operands.back().number = arg.integer;
+    }
+    return scalar_.emit(i, instr(i.args[i.op == ScalarOp::select ? 1 : 0]).type, operands);
+}
+
+}  // namespace topstitch::codegen

@@ -1,0 +1,57 @@
+// Identifiers from the names of people: see names.h.
+// Letters and digits are kept, everything else becomes an underscore.
+#include "codegen/names.h"
+
+#include "topstitch/error.h"
+
+namespace topstitch::codegen {
+
+namespace {
+
+bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+constexpr std::size_t longest = 48;
+
+}  // namespace
+
+std::string Names::unique(std::string_view wanted, std::string_view otherwise) {
+    std::string name;
+    for (const char c : wanted.substr(0, longest)) {
+        // No two underscores in a row, and none first: such names belong to compilers.
+        if (is_letter(c) || is_digit(c)) {
+            name += c;
+        } else if (!name.empty() && name.back() != '_') {
+            name += '_';
+        }
+    }
+    while (!name.empty() && name.back() == '_') name.pop_back();
+    if (name.empty()) name = otherwise;
+    if (is_digit(name.front())) name = concat(otherwise, name);
+    std::string result = name;
+    // Values are called v12 and accumulators a12.
+    const auto is_ours = [](const std::string& word) {
+        return word.size() > 1 && (word[0] == 'v' || word[0] == 'a') &&
+               word.find_first_not_of("0123456789", 1) == std::string::npos;
+    };
+    for (int number = 1; dialect_.is_reserved(result) || is_ours(result) || !taken_.insert(result).second; ++number) {
+        result = concat(name, "_", number);
+    }
+    return result;
+}
+
+std::string comment_text(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        // A backslash at the end of a line would join the next one to the comment.
+        result += static_cast<unsigned char>(c) < ' ' || c == '\\' ? ' ' : c;
+    }
+    while (!result.empty() && result.back() == ' ') result.pop_back();
+    return result;
+}
+
+}  // namespace topstitch::codegen
