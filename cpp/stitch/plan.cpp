@@ -52,6 +52,14 @@ bool Planner::can_replace(const Region& region, int writer, const Program::State
     const bool row = phases.row.at(state.after.op);
     // A later pass would read the new value.
     if (row && phases.pass.at(state.after.op) + 1 < phases.passes) return false;
+    // An element that several iterations compute would be read again after the first of them has replaced it. (The base
+    // of a scatter has loops of its own.)
+    const bool scatters = partition_.accesses[static_cast<std::size_t>(state.after.op)].scatter.has_value();
+    for (std::size_t v = 0; v < region.vars.size() && !scatters; ++v) {
+        if (region.vars[v].row && !row) continue;
+        const auto used = [v](const Index& index) { return index.depends_on(static_cast<loopir::VarId>(v)); };
+        if (std::none_of(target.home.begin(), target.home.end(), used)) return false;
+    }
     for (OpId reader : partition_.readers[static_cast<std::size_t>(state.before.op)]) {
         const int where = partition_.region_of[static_cast<std::size_t>(reader)];
         if (where < writer) continue;

@@ -220,3 +220,19 @@ def test_batch_norm_is_that_of_pytorch() -> None:
     np.testing.assert_allclose(np.asarray(graph.variable_value(old_variance)), layer.running_var.numpy(), rtol=1e-6)
     served = np.asarray(graph.run({x: array}, ts.batch_norm_inference(x, old_mean, old_variance, gamma, beta)))
     np.testing.assert_allclose(served, layer.eval()(torch.tensor(array)).detach().numpy(), rtol=2e-6, atol=2e-6)
+
+
+def test_variables_of_lesser_rank_take_one_step() -> None:
+    """Both are scaled by a norm over the axes of the larger one, along one of which the lesser is the same."""
+    graph = ts.Graph()
+    shapes = (11, 128), (11,), (128,)
+    arrays = [np.random.default_rng(k).normal(size=shape).astype(np.float32) for k, shape in enumerate(shapes)]
+    variables = [graph.variable(np.zeros(shape, np.float32)) for shape in shapes]
+    feeds = {graph.placeholder(shape): array for shape, array in zip(shapes, arrays, strict=True)}
+    *clipped, _ = ts.clip_by_global_norm(list(feeds), max_norm=1.0)
+    operations = [v.assign(0.9 * v + part) for v, part in zip(variables, clipped, strict=True)]
+    norm = np.sqrt(sum(float(np.square(array.astype(np.float64)).sum()) for array in arrays))
+    for scale in (1.0, 1.9):
+        graph.run(feeds, None, operations)
+        for variable, array in zip(variables, arrays, strict=True):
+            np.testing.assert_allclose(graph.variable_value(variable), scale * array / norm, rtol=1e-5)
