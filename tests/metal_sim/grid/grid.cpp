@@ -49,18 +49,19 @@ void place_group(msl_launch& launch, std::uint32_t linear) {
     launch.simdgroups_per_threadgroup = (threads + msl_simd_width - 1) / msl_simd_width;
 }
 
-// The first buffer after whose end something was written; that is wiped out, so that it is reported once.
+// What was written after the end of a buffer; that is wiped out, so that it is reported once.
 std::optional<GridError> written_past_end(const GridJob& job) {
+    std::optional<GridError> error;
     for (const BoundBuffer& buffer : job.buffers) {
         std::byte* end = buffer.begin + buffer.bytes;
         const auto* hit = std::find_if(end, end + buffer.slack, [](std::byte byte) { return byte != slack_byte; });
         if (hit == end + buffer.slack) continue;
         std::fill(end, end + buffer.slack, slack_byte);
-        return GridError{GridFailure::out_of_bounds,
-                         "wrote " + std::to_string(hit - end) + " bytes past the end of buffer(" +
-                             std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) + " bytes"};
+        error = GridError{GridFailure::out_of_bounds,
+                          "wrote " + std::to_string(hit - end) + " bytes past the end of buffer(" +
+                              std::to_string(buffer.index) + ") of " + std::to_string(buffer.bytes) + " bytes"};
     }
-    return std::nullopt;
+    return error;
 }
 
 // A fault leaves this without unwinding: nothing here may own memory.
@@ -121,7 +122,9 @@ std::optional<GridError> run_grid(const GridJob& job) {
     const Fault fault = guarded_run([&] { run_groups(job, launch, groups); }, settings().timeout);
     std::optional<GridError> error = scheduler().error();
     if (!error && fault.signal != 0) error = fault_error(job, fault);
-    if (!error) error = written_past_end(job);
+    std::optional<GridError> overrun;
+    guarded_run([&] { overrun = written_past_end(job); }, settings().timeout);  // a buffer may be gone by now
+    if (!error) error = overrun;
     if (error) {
         scheduler().abandon();
         scheduler().clear_error();

@@ -1,0 +1,109 @@
+// A Metal device, its buffers, pipelines and command buffers, as C++ values.
+// Everything that the back end asks of Metal.framework goes through here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "metal/handle.h"
+
+namespace topstitch::metal {
+
+struct GpuLimits {
+    std::string name;
+    std::int64_t memory_bytes = 0;  // that should be in use at most
+    std::int64_t buffer_bytes = 0;  // of one buffer
+    int threadgroup_bytes = 0;
+    int threads_per_threadgroup = 0;
+    bool unified_memory = false;
+};
+
+// Memory that host and GPU share. Copies are the same memory.
+class GpuBuffer {
+public:
+    GpuBuffer() = default;
+    GpuBuffer(Handle buffer, std::byte* contents, std::size_t bytes)
+        : buffer_(std::move(buffer)), contents_(contents), bytes_(bytes) {}
+
+    void* metal_buffer() const { return buffer_.get(); }  // id<MTLBuffer>
+    std::byte* contents() const { return contents_; }
+    std::size_t bytes() const { return bytes_; }
+
+private:
+    Handle buffer_;
+    std::byte* contents_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+// A kernel that can be dispatched.
+struct Pipeline {
+    Handle state;      // id<MTLComputePipelineState>
+    std::string name;  // of the kernel
+    int max_threads = 0;
+    int simd_width = 0;
+    int threadgroup_bytes = 0;  // of its variables
+    double compile_milliseconds = 0;
+};
+
+// Three extents, of a grid or a threadgroup.
+struct Extents {
+    std::size_t x = 1, y = 1, z = 1;
+};
+
+// Work that is encoded, then committed once. Not to be shared between threads before it is committed.
+class GpuCommands {
+public:
+    explicit GpuCommands(Handle buffer) : buffer_(std::move(buffer)) {}
+
+    void set_pipeline(const Pipeline& pipeline);
+    void set_buffer(const GpuBuffer& buffer, std::size_t offset, unsigned index);
+    void set_bytes(const void* bytes, std::size_t size, unsigned index);  // at most 4096
+    void set_threadgroup_memory(std::size_t bytes, unsigned index);       // a multiple of 16
+    void dispatch_groups(Extents groups, Extents threads_per_group);
+
+    // `done`, if given, is called on a thread of Metal's with the error, or "".
+    void commit(const std::function<void(const std::string& error)>& done = {});
+    // Waits for what was committed; InternalError if the GPU reported an error.
+    void wait();
+    double gpu_seconds() const;  // after it is done
+
+private:
+    void end_encoding();
+    std::string error() const;
+    void* encoder();
+
+    Handle buffer_;   // id<MTLCommandBuffer>
+    Handle encoder_;  // id<MTLComputeCommandEncoder>, while one is open
+};
+
+class Gpu {
+public:
+    // The system's own; UnsupportedError when there is none, or none that is recent enough.
+    static Gpu system();
+    // The caller's id<MTLDevice>, which is retained.
+    explicit Gpu(void* device);
+
+    void* metal_device() const { return device_.get(); }
+    const GpuLimits& limits() const { return limits_; }
+
+    // MemoryError when it cannot be had. Nobody has written into it yet.
+    GpuBuffer allocate(std::size_t bytes) const;
+    // Uses memory of the host in place: address and size must be multiples of page_bytes(). It must outlive the buffer.
+    // Nothing when the system refuses, as for memory that may not be written.
+    std::optional<GpuBuffer> wrap(void* memory, std::size_t bytes) const;
+    static std::size_t page_bytes();
+
+    // InternalError with the compiler's words, and the lines that they are about.
+    Pipeline compile(const std::string& source, const std::string& function) const;
+    GpuCommands new_commands() const;
+
+private:
+    Handle device_;
+    Handle queue_;
+    GpuLimits limits_;
+};
+
+}  // namespace topstitch::metal

@@ -1,0 +1,233 @@
+// See gpu.h. Errors are found inside of an autorelease pool and thrown outside of it, and nothing is caught here:
+// not every Objective-C run-time library can do that (docs/metal.md).
+#include "metal/gpu.h"
+
+#import <Metal/Metal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+
+#include "metal/objc_ptr.h"
+#include "topstitch/error.h"
+
+namespace topstitch::metal {
+
+namespace {
+
+constexpr std::size_t apple_page_bytes = 16384;
+
+id<MTLDevice> device_of(const Handle& handle) {
+    return static_cast<id<MTLDevice>>(handle.get());
+}
+
+std::string text_of(NSError* error) {
+    return error ? [[error localizedDescription] UTF8String] : "no reason was given";
+}
+
+MTLSize size_of(Extents extents) {
+    return MTLSizeMake(extents.x, extents.y, extents.z);
+}
+
+// The source with its lines numbered, as the compiler counts them.
+std::string numbered(const std::string& source) {
+    std::istringstream lines(source);
+    std::string result, line;
+    for (int number = 1; std::getline(lines, line); ++number) result += concat(number, ": ", line, "\n");
+    return result;
+}
+
+GpuLimits limits_of(id<MTLDevice> device) {
+    GpuLimits limits;
+    limits.name = [[device name] UTF8String];
+    limits.memory_bytes = static_cast<std::int64_t>([device recommendedMaxWorkingSetSize]);
+    limits.buffer_bytes = static_cast<std::int64_t>([device maxBufferLength]);
+    limits.threadgroup_bytes = static_cast<int>([device maxThreadgroupMemoryLength]);
+    limits.threads_per_threadgroup = static_cast<int>([device maxThreadsPerThreadgroup].width);
+    limits.unified_memory = [device hasUnifiedMemory];
+    return limits;
+}
+
+}  // namespace
+
+void* Handle::retain(void* object) {
+    return [static_cast<id>(object) retain];
+}
+
+void Handle::release(void* object) {
+    [static_cast<id>(object) release];
+}
+
+Gpu Gpu::system() {
+    const Handle device = Handle::adopt(MTLCreateSystemDefaultDevice());
+    if (!device) throw UnsupportedError("[metal] this machine has no Metal device; run on the device \"cpu\"");
+    return Gpu(device.get());
+}
+
+Gpu::Gpu(void* device) : device_(Handle::share(device)) {
+    bool recent = false;
+    @autoreleasepool {
+        recent = [device_of(device_) supportsFamily:MTLGPUFamilyMetal3];
+        limits_ = limits_of(device_of(device_));
+        if (recent) queue_ = Handle::adopt([device_of(device_) newCommandQueue]);
+    }
+    if (!recent) {
+        throw UnsupportedError(concat("[metal] the GPU \"", limits_.name,
+                                      "\" or its system is too old: Metal 3 is needed; run on the device \"cpu\""));
+    }
+}
+
+std::size_t Gpu::page_bytes() {
+    return std::max(apple_page_bytes, static_cast<std::size_t>(getpagesize()));
+}
+
+GpuBuffer Gpu::allocate(std::size_t bytes) const {
+    const std::size_t at_least_one = std::max<std::size_t>(bytes, 1);
+    Handle buffer;
+    void* contents = nullptr;
+    if (at_least_one <= static_cast<std::size_t>(limits_.buffer_bytes)) {
+        @autoreleasepool {
+            id<MTLBuffer> made = [device_of(device_) newBufferWithLength:at_least_one
+                                                                 options:MTLResourceStorageModeShared];
+            buffer = Handle::adopt(made);
+            contents = [made contents];
+        }
+    }
+    if (!buffer) {
+        throw MemoryError(concat("[metal] ", bytes, " bytes cannot be had on \"", limits_.name, "\", which allows ",
+                                 limits_.buffer_bytes, " in one buffer and ", limits_.memory_bytes,
+                                 " altogether; nothing has been changed"));
+    }
+    return {buffer, static_cast<std::byte*>(contents), bytes};
+}
+
+std::optional<GpuBuffer> Gpu::wrap(void* memory, std::size_t bytes) const {
+    const bool whole_pages = reinterpret_cast<std::uintptr_t>(memory) % page_bytes() == 0 && bytes % page_bytes() == 0;
+    internal_check(memory != nullptr && bytes > 0 && whole_pages, "metal: memory to wrap is not made of whole pages");
+    Handle buffer;
+    @autoreleasepool {
+        buffer = Handle::adopt([device_of(device_) newBufferWithBytesNoCopy:memory
+                                                                     length:bytes
+                                                                    options:MTLResourceStorageModeShared
+                                                                deallocator:nil]);
+    }
+    if (!buffer) return std::nullopt;
+    return GpuBuffer(buffer, static_cast<std::byte*>(memory), bytes);
+}
+
+Pipeline Gpu::compile(const std::string& source, const std::string& function) const {
+    const auto start = std::chrono::steady_clock::now();
+    Pipeline pipeline;
+    pipeline.name = function;
+    std::string failure;
+    @autoreleasepool {
+        NSError* error = nil;
+        const auto options = adopt([[MTLCompileOptions alloc] init]);
+        [options.get() setMathMode:MTLMathModeSafe];  // value-changing mathematics is off, as on the CPU
+        const auto library =
+            adopt([device_of(device_) newLibraryWithSource:[NSString stringWithUTF8String:source.c_str()]
+                                                   options:options.get()
+                                                     error:&error]);
+        const auto kernel = adopt([library.get() newFunctionWithName:[NSString stringWithUTF8String:function.c_str()]]);
+        if (!library) {
+            failure = text_of(error);
+        } else if (!kernel) {
+            failure = "the source has no such function";
+        } else {
+            id<MTLComputePipelineState> state = [device_of(device_) newComputePipelineStateWithFunction:kernel.get()
+                                                                                                  error:&error];
+            pipeline.state = Handle::adopt(state);
+            pipeline.max_threads = static_cast<int>([state maxTotalThreadsPerThreadgroup]);
+            pipeline.simd_width = static_cast<int>([state threadExecutionWidth]);
+            pipeline.threadgroup_bytes = static_cast<int>([state staticThreadgroupMemoryLength]);
+            if (!pipeline.state) failure = text_of(error);
+        }
+    }
+    if (!failure.empty()) {
+        throw InternalError(
+            concat("[metal] kernel \"", function, "\" does not compile on \"", limits_.name, "\": ", failure,
+                   "\nThis is a defect of topstitch, please report it with the source:\n", numbered(source)));
+    }
+    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+    pipeline.compile_milliseconds = taken.count();
+    return pipeline;
+}
+
+GpuCommands Gpu::new_commands() const {
+    @autoreleasepool {
+        return GpuCommands(Handle::share([static_cast<id<MTLCommandQueue>>(queue_.get()) commandBuffer]));
+    }
+}
+
+void* GpuCommands::encoder() {
+    if (!encoder_) {
+        @autoreleasepool {
+            encoder_ = Handle::share([static_cast<id<MTLCommandBuffer>>(buffer_.get()) computeCommandEncoder]);
+        }
+    }
+    return encoder_.get();
+}
+
+void GpuCommands::set_pipeline(const Pipeline& pipeline) {
+    const auto encoder = static_cast<id<MTLComputeCommandEncoder>>(this->encoder());
+    [encoder setComputePipelineState:static_cast<id<MTLComputePipelineState>>(pipeline.state.get())];
+}
+
+void GpuCommands::set_buffer(const GpuBuffer& buffer, std::size_t offset, unsigned index) {
+    const auto encoder = static_cast<id<MTLComputeCommandEncoder>>(this->encoder());
+    [encoder setBuffer:static_cast<id<MTLBuffer>>(buffer.metal_buffer()) offset:offset atIndex:index];
+}
+
+void GpuCommands::set_bytes(const void* bytes, std::size_t size, unsigned index) {
+    [static_cast<id<MTLComputeCommandEncoder>>(encoder()) setBytes:bytes length:size atIndex:index];
+}
+
+void GpuCommands::set_threadgroup_memory(std::size_t bytes, unsigned index) {
+    [static_cast<id<MTLComputeCommandEncoder>>(encoder()) setThreadgroupMemoryLength:bytes atIndex:index];
+}
+
+void GpuCommands::dispatch_groups(Extents groups, Extents threads_per_group) {
+    const auto encoder = static_cast<id<MTLComputeCommandEncoder>>(this->encoder());
+    [encoder dispatchThreadgroups:size_of(groups) threadsPerThreadgroup:size_of(threads_per_group)];
+}
+
+void GpuCommands::end_encoding() {
+    if (!encoder_) return;
+    [static_cast<id<MTLComputeCommandEncoder>>(encoder_.get()) endEncoding];
+    encoder_ = {};
+}
+
+void GpuCommands::commit(const std::function<void(const std::string& error)>& done) {
+    @autoreleasepool {
+        end_encoding();
+        const auto buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
+        if (done) {
+            const std::function<void(const std::string&)> callback = done;  // the block keeps a copy
+            [buffer addCompletedHandler:^(id<MTLCommandBuffer> finished) {
+              callback([finished error] ? text_of([finished error]) : "");
+            }];
+        }
+        [buffer commit];
+    }
+}
+
+std::string GpuCommands::error() const {
+    @autoreleasepool {
+        NSError* error = [static_cast<id<MTLCommandBuffer>>(buffer_.get()) error];
+        return error ? text_of(error) : "";
+    }
+}
+
+void GpuCommands::wait() {
+    [static_cast<id<MTLCommandBuffer>>(buffer_.get()) waitUntilCompleted];
+    const std::string failure = error();
+    if (!failure.empty()) throw InternalError(concat("[metal] the GPU reported an error: ", failure));
+}
+
+double GpuCommands::gpu_seconds() const {
+    const auto buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
+    return [buffer GPUEndTime] - [buffer GPUStartTime];
+}
+
+}  // namespace topstitch::metal
