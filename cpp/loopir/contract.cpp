@@ -41,7 +41,10 @@ private:
         count(accumulate.position);
         count(accumulate.guard);
     }
-    void count(const Loop& loop) { count(loop.body.front()); }
+    void count(const Loop& loop) {
+        if (loop.limit) count(*loop.limit);
+        count(loop.body.front());
+    }
 
     const Kernel& kernel_;
     std::vector<int> uses_;

@@ -78,6 +78,32 @@ V erfc_double(V x) {
 
 }  // namespace
 
+// As erfc_single, with the products in pairs.
+V erfc_paired(V x) {
+    const V a = at_most(abs(x), 10.2);
+    const V q = (a - 2.0) / (a + 2.0);
+    const Wide first = {a.like(0x1.46e80e0000000p+0), a.like(9.1595093731910993e-09)};  // 1.2769783826870362
+    const V rest =
+        polynomial(q, {-0.092763820646622502, -0.16603052224607029, 0.1640510408497641, -0.054217816797275262,
+                       -0.0080308781242143367, 0.008709028865958035, 0.0012527238525665858, -0.0014206296960879933,
+                       -0.00040072476252520832, 0.00016924778753370348, 7.9350376160602982e-05});
+    const Wide p = fast_sum(first.high, fma(q, rest, first.low));
+    // 1 / (1 + 2 a) = inverse (1 + correction), and exp(-a^2) from both halves of a^2. The factor of 2^100 keeps out of
+    // the subnormals until the end.
+    const V divisor = fma(a, 2, 1);
+    const V inverse = 1.0 / divisor;
+    const V correction = fma(-inverse, divisor, 1) - fma(a, 2, 1.0 - divisor) * inverse;
+    const Wide square = exact_product(a, a);
+    const auto [scale, excess] = exp_scaled(-square.high, correction - square.low, 100);
+    const Wide factor = exact_product(p.high, inverse);
+    const V low = fma(p.low, inverse, factor.low);
+    const V result = (factor.high + fma(factor.high, excess, low)) * scale * 0x1p-100;
+    const V tail = select(bits_of(x) < 0, 2.0 - result, result);
+    // Near 0 the rounding of q would count.
+    const V near = 1.0 - with_sign_of(erf_small(a), x);
+    return select(not_equal(x, x), x, select(a < 0.25, near, tail));
+}
+
 V erf(V x) {
     const V a = abs(x);
     const V v = at_most(a, is_single(a) ? 4.1 : 6.0) - 1;

@@ -1,5 +1,5 @@
-// The logarithm and its relatives, erfc and pow of float32 in pairs; the trigonometric ones are in
-// math_paired_trig.cpp. The methods are those of float64 elsewhere, with the precision that 2 ULP of float32 need.
+// The inverse hyperbolic functions and pow of float32 in pairs; see math_paired_trig.cpp for the trigonometric ones.
+// The methods are those of float64 elsewhere, with the precision that 2 ULP of float32 need.
 #include "loopir/math_paired.h"
 
 #include "loopir/math_functions.h"
@@ -104,29 +104,6 @@ V atanh_paired(V x) {
     const V tiny = fma(a * a, a * (1.0 / 3), a);
     const V outside = select(equal(a, 1), a.like(infinity), nan);
     return with_sign_of(select(a < 0x1p-10, tiny, select(a < 1, inside, outside)), x);
-}
-
-// (1 + 2 a) exp(a^2) erfc(a) is smooth in q = (a - 2) / (a + 2).
-V erfc_paired(V x) {
-    const V a = at_most(abs(x), 10.2);
-    const V q = (a - 2.0) / (a + 2.0);
-    const Wide first = constant(a, 1.2769783826870362);
-    const V rest =
-        polynomial(q, {-0.092763820646622502, -0.16603052224607029, 0.1640510408497641, -0.054217816797275262,
-                       -0.0080308781242143367, 0.008709028865958035, 0.0012527238525665858, -0.0014206296960879933,
-                       -0.00040072476252520832, 0.00016924778753370348, 7.9350376160602982e-05});
-    const Wide p = fast_sum(first.high, fma(q, rest, first.low));
-    // 1 / (1 + 2 a) = inverse (1 + correction), and exp(-a^2) from both halves of a^2. The factor of 2^100 keeps out of
-    // the subnormals until the end.
-    const V divisor = fma(a, 2, 1);
-    const V inverse = 1.0 / divisor;
-    const V correction = fma(-inverse, divisor, 1) - fma(a, 2, 1.0 - divisor) * inverse;
-    const Wide square = exact_product(a, a);
-    const auto [scale, excess] = exp_scaled(-square.high, correction - square.low, 100);
-    const Wide factor = exact_product(p.high, inverse);
-    const V low = fma(p.low, inverse, factor.low);
-    const V result = (factor.high + fma(factor.high, excess, low)) * scale * 0x1p-100;
-    return select(not_equal(x, x), x, select(bits_of(x) < 0, 2.0 - result, result));
 }
 
 V power_paired(V a, V y) {

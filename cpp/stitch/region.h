@@ -54,7 +54,8 @@ struct Partition {
 
 struct StitchOptions {
     bool stitch = true;
-    int max_buffers = 31;  // Metal's limit, kept everywhere so that regions are the same on every device
+    // Metal has 31, of which one holds the sizes; kept everywhere, so that regions are the same on every device.
+    int max_buffers = 30;
     int max_members = 128;
     // The present value of a dim, for cost decisions.
     std::function<std::int64_t(const Dim&)> estimate;

@@ -4,7 +4,8 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <optional>
+#include <limits>
+#include <numeric>
 
 #include "loopir/scalar_op.h"
 #include "test_codegen_device.h"
@@ -342,6 +343,40 @@ TEST_CASE("run: short loops inside each other are shared out as one") {
     const auto number = [](const Dim& dim) { return dim.value(); };
     const std::string found = check_emitted(kernel, data_for(kernel, number, false, random), {});
     CHECK_MESSAGE(found.empty(), found);
+}
+
+TEST_CASE("run: loops stop at limits, also at those that come from memory and are out of range") {
+    // y[i] = the sum of x[j] for j below length[i]; z[i] for j below i - 3.
+    Builder b;
+    constexpr std::int64_t cols = 90;
+    const int x = b.add_buffer({"x", DType::int32, Role::input, cols});
+    const int length = b.add_buffer({"length", DType::int64, Role::input, 12});
+    const int y = b.add_buffer({"y", DType::int32, Role::output, 12});
+    const int z = b.add_buffer({"z", DType::int32, Role::output, 12});
+    const Index i = b.begin_loop("i", 12);
+    const auto sum_below = [&](const char* name, int to, const Index& limit) {
+        const int sum = b.add_accumulator(Combiner::sum, DType::int32);
+        b.init_acc(sum);
+        const Index j = b.begin_loop(name, cols, limit);
+        b.accumulate(sum, b.load(x, j));
+        b.end_loop();
+        b.store(to, i, b.acc_read(sum));
+    };
+    sum_below("j", y, Index::value(b.load(length, i)));
+    sum_below("k", z, i - Index(3));
+    b.end_loop();
+    const Kernel kernel = b.finish("limits");
+    std::vector<std::int32_t> numbers(cols);
+    std::iota(numbers.begin(), numbers.end(), 1);
+    const std::vector<std::int64_t> lengths = {0,  1,  2,         31,        32,          33,
+                                               89, 90, INT64_MAX, INT64_MIN, -5000000000, 5000000000};
+    const std::vector<std::int32_t> nothing(12);
+    const std::vector<Data> buffers = {Data::of(numbers), Data::of(lengths), Data::of(nothing), Data::of(nothing)};
+    for (const bool groups : {false, true}) {
+        const Kernel form = scheduled(kernel, {{"i", {true, false, 1}}, {"j", {false, groups, 1}}});
+        const std::string found = check_emitted(form, buffers, {});
+        CHECK_MESSAGE(found.empty(), found);
+    }
 }
 
 TEST_CASE("run: softmax keeps its row in threadgroup memory, sized by the kernel or by the launch") {
