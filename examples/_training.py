@@ -6,7 +6,6 @@ A run that was interrupted and resumed ends with the same bits as one that was n
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -135,7 +134,7 @@ class TrainingRun:
     def print_steps(self, times: Sequence[float], what: str) -> None:
         """Say how many steps of what were taken and how long one took, of the seconds of each."""
         if times:
-            print(f"{len(times)} steps of {what}, {statistics.median(times) * 1e3:.2f} ms each (median)")
+            print(f"{len(times)} steps of {what}, {np.median(times) * 1e3:.2f} ms each (median)")
         else:
             print(
                 f"the checkpoint has {self.epochs} epochs already; --epochs names how many there should be in the end"
