@@ -101,9 +101,10 @@ double TilingChooser::cost_of_results() const {
 }
 
 // Whether results are finished while they fill the registers, by code that is written out for each: it must be short,
-// which stores lane by lane are not.
+// which anything but a plain store is not when it goes lane by lane.
 bool TilingChooser::finished_in_registers(const Tiling& tiling) const {
-    return cost_of_results() <= max_register_cost && is_contiguous(tiling.columns);
+    const double cost = cost_of_results();
+    return cost == 0 || (cost <= max_register_cost && is_contiguous(tiling.columns));
 }
 
 // Raises the number of tiles until all threads have equal shares, if there is work enough and tiles can be had.
