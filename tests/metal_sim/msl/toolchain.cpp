@@ -148,9 +148,10 @@ void Workplace::build(const std::string& text, const CompileRequest& request) co
         "-fbfloat16-excess-precision=none",
         // what is undefined in a kernel ends the grid with an error
         "-fsanitize=bounds,integer-divide-by-zero,signed-integer-overflow,shift-exponent", "-fsanitize-recover=all",
-        "-Wno-everything", "-Wunknown-attributes", "-Wreturn-type", "-Werror=return-type", "-Wvla-extension",
-        "-Werror=vla-extension", "-Wc++17-extensions", "-Werror=c++17-extensions", "-Wno-unknown-attributes",
-        "-I" METAL_SIM_ROOT "/shim", "-I" METAL_SIM_ROOT};
+        // of the compiler's warnings, those that a kernel must not have
+        "-Wno-everything", "-Werror=return-type", "-Werror=vla-extension", "-Werror=c++17-extensions",
+        "-Werror=return-stack-address", "-Werror=uninitialized", "-Werror=array-bounds", "-I" METAL_SIM_ROOT "/shim",
+        "-I" METAL_SIM_ROOT};
     if (request.fast_math) command.insert(command.end(), {"-ffast-math", "-fhonor-nans", "-fhonor-infinities"});
     command.insert(command.end(), {file(".cpp"), "-lgcc", "-o", file(".so")});  // libgcc converts half
     const int status = run(command, file(".log"));
