@@ -109,6 +109,21 @@ kernel void reversed_in_group(device const float *x [[buffer(0)]], device float 
     y[i] = tile[n - 1 - lane] + 1000 * best;
 }
 
+// A row of a threadgroup variable by reference, and a struct in threadgroup memory.
+struct Pair {
+    float values[2];
+};
+kernel void rows(device const float *x [[buffer(0)]], device float *y [[buffer(1)]], uint i [[thread_position_in_grid]],
+                 uint lane [[thread_position_in_threadgroup]]) {
+    threadgroup float table[2][33];
+    threadgroup Pair pair;
+    threadgroup float (&row)[33] = table[lane % 2];
+    row[lane] = x[i];
+    if (lane < 2) pair.values[lane] = x[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    y[i] = table[lane % 2][lane] + 1000 * pair.values[1 - lane % 2];
+}
+
 // Threadgroup memory as an argument, with a struct in it.
 struct Entry {
     float value;

@@ -158,3 +158,10 @@ kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]])
     atomic_uint count;
     x[i] = 1;
 }
+
+//! pointer_to_a_local: stack memory
+inline thread float *value() {
+    float result = 1;
+    return &result;
+}
+kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = *value(); }

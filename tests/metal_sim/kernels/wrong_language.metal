@@ -131,6 +131,30 @@ kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]])
     x[i] = f(x[i]);
 }
 
+//! function_pointer_type: MSL has no pointers to functions
+using operation = float (*)(float);
+inline float twice(float x) { return 2 * x; }
+kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+    operation f = twice;
+    x[i] = f(x[i]);
+}
+
+//! variadic_function: MSL has no variadic functions
+inline float first(float x, ...) { return x; }
+kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = first(x[i], 2); }
+
+//! uninitialized_variable: is uninitialized
+kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+    float sum;
+    x[i] = sum + 1;
+}
+
+//! constant_index_out_of_range: array index 4 is past the end
+kernel void k(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+    float y[4] = {};
+    x[i] = y[4];
+}
+
 //! variable_length_array: variable length array
 kernel void k(device float *x [[buffer(0)]], constant uint &n [[buffer(1)]], uint i [[thread_position_in_grid]]) {
     float y[n];

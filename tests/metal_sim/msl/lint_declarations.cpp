@@ -165,13 +165,26 @@ void check_static_locals(const Source& source) {
     }
 }
 
+// float (*f)(float), and the type float (*)(float).
 void check_function_pointers(const Source& source) {
-    for (std::size_t i = 0; i + 2 < source.size(); ++i) {
-        const bool declarator = source.is(i, "(") && (source.is(i + 1, "*") || source.is(i + 1, "&")) &&
-                                source[i + 2].kind == TokenKind::word && source[i].match == i + 3 &&
-                                source.is(i + 4, "(");
-        if (declarator && (source[i - 1].kind == TokenKind::word || source.is(i - 1, "*"))) {
+    for (std::size_t i = 1; i + 2 < source.size(); ++i) {
+        if (!source.is(i, "(") || !(source.is(i + 1, "*") || source.is(i + 1, "&"))) continue;
+        const std::size_t close = source[i].match;
+        const bool named = source[i + 2].kind == TokenKind::word && close == i + 3;
+        const bool after_type = source[i - 1].kind == TokenKind::word || source.is(i - 1, "*") || source.is(i - 1, ">");
+        if ((named || close == i + 2) && source.is(close + 1, "(") && after_type) {
             throw CompileError(source[i].line, "MSL has no pointers to functions");
+        }
+    }
+}
+
+void check_variadic_functions(const Source& source) {
+    for (const Declaration& declaration : source.declarations()) {
+        if (declaration.kind != DeclarationKind::function) continue;
+        const std::size_t close = source[declaration.parameters].match;
+        const bool dots = source.is(close - 1, ".") && source.is(close - 2, ".") && source.is(close - 3, ".");
+        if (dots && (source.is(close - 4, ",") || source.is(close - 4, "("))) {
+            throw CompileError(source[close].line, "MSL has no variadic functions");
         }
     }
 }
@@ -262,6 +275,7 @@ void lint_declarations(const Source& source, const Scan& scan) {
     check_program_scope(source);
     check_static_locals(source);
     check_function_pointers(source);
+    check_variadic_functions(source);
     check_kernel_results(source, scan);
     check_grid_parameters(source, scan);
     check_calls(source, scan);

@@ -200,6 +200,9 @@ private:
             std::size_t end = i;
             bool pointer = false, assigned = false;
             for (; !source_.is(end, ";") && end < function.end; ++end) {
+                if (source_.is(end, "(") && !assigned) {  // threadgroup T (&name)[n]
+                    pointer = pointer || source_.is(end + 1, "*") || source_.is(end + 1, "&");
+                }
                 if (source_.is(end, "[") || source_.is(end, "(") || source_.is(end, "{")) end = source_[end].match;
                 assigned = assigned || source_.is(end, "=");
                 pointer = pointer || (!assigned && (source_.is(end, "*") || source_.is(end, "&")));

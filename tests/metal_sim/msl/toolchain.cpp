@@ -3,6 +3,7 @@
 // included.
 #include "msl/toolchain.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -73,18 +74,20 @@ std::string hash_text(const std::string& text) {
     return digits;
 }
 
-// What kernels include and what translates them, so that a change of either compiles anew.
+// What kernels include, and when this library was built, so that a change of either compiles anew.
 const std::string& translation_hash() {
     static const std::string hash = [] {
         std::vector<std::string> paths{METAL_SIM_ROOT "/grid/abi.h"};
-        for (const char* folder : {METAL_SIM_ROOT "/shim", METAL_SIM_ROOT "/msl"}) {
-            for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-                if (entry.is_regular_file()) paths.push_back(entry.path().string());
-            }
+        for (const auto& entry : fs::recursive_directory_iterator(METAL_SIM_ROOT "/shim")) {
+            if (entry.is_regular_file()) paths.push_back(entry.path().string());
         }
         std::sort(paths.begin(), paths.end());
         std::string text;
         for (const std::string& path : paths) text += read_file(path);
+        Dl_info self{};
+        if (dladdr(reinterpret_cast<const void*>(&hash_text), &self) != 0) {
+            text += std::to_string(fs::last_write_time(self.dli_fname).time_since_epoch().count());
+        }
         return hash_text(text);
     }();
     return hash;
@@ -148,9 +151,10 @@ void Workplace::build(const std::string& text, const CompileRequest& request) co
         "-fbfloat16-excess-precision=none",
         // what is undefined in a kernel ends the grid with an error
         "-fsanitize=bounds,integer-divide-by-zero,signed-integer-overflow,shift-exponent", "-fsanitize-recover=all",
-        "-Wno-everything", "-Wunknown-attributes", "-Wreturn-type", "-Werror=return-type", "-Wvla-extension",
-        "-Werror=vla-extension", "-Wc++17-extensions", "-Werror=c++17-extensions", "-Wno-unknown-attributes",
-        "-I" METAL_SIM_ROOT "/shim", "-I" METAL_SIM_ROOT};
+        // of the compiler's warnings, those that a kernel must not have
+        "-Wno-everything", "-Werror=return-type", "-Werror=vla-extension", "-Werror=c++17-extensions",
+        "-Werror=return-stack-address", "-Werror=uninitialized", "-Werror=array-bounds", "-I" METAL_SIM_ROOT "/shim",
+        "-I" METAL_SIM_ROOT};
     if (request.fast_math) command.insert(command.end(), {"-ffast-math", "-fhonor-nans", "-fhonor-infinities"});
     command.insert(command.end(), {file(".cpp"), "-lgcc", "-o", file(".so")});  // libgcc converts half
     const int status = run(command, file(".log"));

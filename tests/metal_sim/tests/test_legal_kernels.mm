@@ -94,6 +94,9 @@ TEST_CASE("reversed_in_group: threadgroup variables and barriers") {
                  [](unsigned i) { return (i / 32 * 32 + 31 - i % 32) + 1000.0 * (i / 32 * 32 + 31); });
     CHECK([pipeline(library(), "reversed_in_group").get() staticThreadgroupMemoryLength] == 32 * 4 + 16);
 }
+TEST_CASE("rows: references and structs in threadgroup memory") {
+    check_kernel("rows", [](unsigned i) { return i + 1000.0 * (i / 32 * 32 + 1 - i % 2); });
+}
 TEST_CASE("entries: threadgroup memory as an argument") {
     const Pipeline state = pipeline(library(), "entries");
     for_each_order([&] {

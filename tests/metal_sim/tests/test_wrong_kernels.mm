@@ -27,10 +27,10 @@ void check_rejected(const std::string& file, std::size_t at_least) {
 }  // namespace
 
 TEST_CASE("kernels that break rules of address spaces are rejected") {
-    check_rejected("wrong_address_spaces.metal", 30);
+    check_rejected("wrong_address_spaces.metal", 31);
 }
 TEST_CASE("kernels that use what MSL lacks are rejected") {
-    check_rejected("wrong_language.metal", 45);
+    check_rejected("wrong_language.metal", 49);
 }
 TEST_CASE("kernels in which types do not fit are rejected") {
     check_rejected("wrong_types.metal", 37);
