@@ -155,10 +155,13 @@ private:
         std::vector<Tensor> results(gradients.begin(),
                                     gradients.begin() + static_cast<std::ptrdiff_t>(carried_.size()));
         std::vector<Tensor> factors;
+        const Iterations iterations{layout_.length, [this](const Tensor& tensor) {
+                                        return std::find(captures_.begin(), captures_.end(), tensor) != captures_.end();
+                                    }};
         for (std::size_t k = 0; k < by_captures_.size(); ++k) {
             const Tensor& gradient = gradients[carried_.size() + k];
             std::vector<Tensor> own;
-            const bool defer = can_defer_sum(gradient, own);
+            const bool defer = can_defer_sum(gradient, iterations, own);
             deferred_.push_back(defer ? gradient : Tensor());
             if (defer) {
                 factors.insert(factors.end(), own.begin(), own.end());

@@ -3,6 +3,7 @@
 #include "ops/control_sums.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "ops/expr.h"
@@ -13,8 +14,10 @@ using namespace expr;
 
 namespace {
 
-// Stacks may be so many times as large as the sum that they spare.
-constexpr std::int64_t max_stack_size = 8;
+// The factors of one iteration may be so many times as large as the sum that they spare.
+constexpr std::int64_t max_factors = 8;
+// Elements that the stacks of a product may have, or else max_factors times those of the sum.
+constexpr std::int64_t max_stacked = std::int64_t{1} << 24;
 
 const OpNode& producer(const Tensor& tensor) {
     return tensor.graph_data()->find(tensor.ref().op);
@@ -74,12 +77,15 @@ bool is_matrix_product(const Tensor& tensor) {
 }
 
 // Are the factors small beside the product? Sizes that are not known are taken for it: those of a batch.
-bool is_worth_stacking(const Tensor& product) {
+bool is_worth_stacking(const Tensor& product, const Dim& iterations) {
     const Shape left = input(product, 0).shape();
     const Shape right = input(product, 1).shape();
     const Dim &rows = left[0], &reduced = left[1], &columns = right[1];
     if (!rows.is_known() || !columns.is_known() || !reduced.is_known()) return true;
-    return provably_nonnegative(Dim(max_stack_size) * rows * columns - (rows + columns) * reduced);
+    const Dim sum = Dim(max_factors) * rows * columns;
+    const Dim factors = (rows + columns) * reduced;
+    if (!provably_nonnegative(sum - factors)) return false;
+    return !iterations.is_known() || provably_nonnegative(max(sum, max_stacked) - factors * iterations);
 }
 
 bool is_linear(const Tensor& tensor) {
@@ -89,35 +95,84 @@ bool is_linear(const Tensor& tensor) {
 
 }  // namespace
 
-bool can_defer_sum(const Tensor& term, std::vector<Tensor>& factors) {
-    if (is_matrix_product(term)) {
-        if (!is_worth_stacking(term)) return false;
-        for (int k = 0; k < 2; ++k) factors.push_back(factor_of(term, k).matrix);
+namespace {
+
+// Terms may be used many times in one sum: each is looked at once.
+class Finder {
+public:
+    Finder(const Iterations& iterations, std::vector<Tensor>& factors) : iterations_(iterations), factors_(factors) {}
+
+    bool visit(const Tensor& term) {
+        const auto known = seen_.find(term.ref());
+        if (known != seen_.end()) return known->second;
+        return seen_[term.ref()] = is_matrix_product(term) ? visit_product(term) : visit_linear(term);
+    }
+
+private:
+    bool visit_product(const Tensor& term) {
+        if (!is_worth_stacking(term, iterations_.count)) return false;
+        for (int k = 0; k < 2; ++k) {
+            const Tensor matrix = factor_of(term, k).matrix;
+            // A stack of equals: the sum of the other factor, times this one, needs none.
+            if (iterations_.is_invariant(matrix)) return false;
+            factors_.push_back(matrix);
+        }
         return true;
     }
-    if (!is_linear(term)) return false;
-    const std::size_t count = producer(term).inputs.size();
-    for (std::size_t k = 0; k < count; ++k) {
-        if (!can_defer_sum(input(term, k), factors)) return false;
+    bool visit_linear(const Tensor& term) {
+        if (!is_linear(term)) return false;
+        const std::size_t count = producer(term).inputs.size();
+        for (std::size_t k = 0; k < count; ++k) {
+            if (!visit(input(term, k))) return false;
+        }
+        return true;
     }
-    return true;
-}
 
-Tensor deferred_sum(const Tensor& term, const std::function<Tensor(const Tensor&)>& stack_of) {
-    if (is_matrix_product(term)) {
+    const Iterations& iterations_;
+    std::vector<Tensor>& factors_;
+    std::map<TensorRef, bool> seen_;
+};
+
+class Summer {
+public:
+    explicit Summer(const std::function<Tensor(const Tensor&)>& stack_of) : stack_of_(stack_of) {}
+
+    Tensor visit(const Tensor& term) {
+        const auto known = sums_.find(term.ref());
+        if (known != sums_.end()) return known->second;
+        return sums_[term.ref()] = is_matrix_product(term) ? product(term) : linear(term);
+    }
+
+private:
+    Tensor product(const Tensor& term) const {
         const auto all = [&](int k) {
             const Factor factor = factor_of(term, k);
-            return of_all_iterations(stack_of(factor.matrix), factor.reduced);
+            return of_all_iterations(stack_of_(factor.matrix), factor.reduced);
         };
         return matmul(swapped(all(0)), all(1));
     }
-    const OpNode& node = producer(term);
-    std::vector<Tensor> inputs;
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) inputs.push_back(deferred_sum(input(term, k), stack_of));
-    NamedAttributes attributes;
-    for (std::size_t k = 0; k < node.attributes.size(); ++k)
-        attributes.emplace_back(node.def->attributes[k].name, node.attributes[k]);
-    return apply(inputs.front().graph_data(), *node.def, inputs, attributes).front();
+    Tensor linear(const Tensor& term) {
+        const OpNode& node = producer(term);
+        std::vector<Tensor> inputs;
+        for (std::size_t k = 0; k < node.inputs.size(); ++k) inputs.push_back(visit(input(term, k)));
+        NamedAttributes attributes;
+        for (std::size_t k = 0; k < node.attributes.size(); ++k)
+            attributes.emplace_back(node.def->attributes[k].name, node.attributes[k]);
+        return apply(inputs.front().graph_data(), *node.def, inputs, attributes).front();
+    }
+
+    const std::function<Tensor(const Tensor&)>& stack_of_;
+    std::map<TensorRef, Tensor> sums_;
+};
+
+}  // namespace
+
+bool can_defer_sum(const Tensor& term, const Iterations& iterations, std::vector<Tensor>& factors) {
+    return Finder(iterations, factors).visit(term);
+}
+
+Tensor deferred_sum(const Tensor& term, const std::function<Tensor(const Tensor&)>& stack_of) {
+    return Summer(stack_of).visit(term);
 }
 
 }  // namespace topstitch::ops

@@ -75,8 +75,7 @@ void check_whole(const OpView& v, const Shape& picked) {
     for (int k = 0; k < data.rank(); ++k) {
         if (k == axis || dims_agree(data[k], picked[k])) continue;
         v.fail(concat(input_name(v, 0), " has shape ", data.str(), ", but ", input_name(v, 1), " has ",
-                      v.in_shape(1).str(), "; they must agree on every axis but axis ", axis,
-                      ", where the indices may have 1"));
+                      v.in_shape(1).str(), "; on every axis but axis ", axis, " the indices have the same dim, or 1"));
     }
 }
 

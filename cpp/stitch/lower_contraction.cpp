@@ -260,8 +260,13 @@ private:
         side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
         bind(side.batch, floor_div(panel, side.panels));
         // The last of the reduced variables has a loop of its own, along which the factor often lies.
-        const Dim steps = region_.vars[static_cast<std::size_t>(tiling_.reduce.back())].extent;
-        const Dim runs = extent({tiling_.reduce.begin(), tiling_.reduce.end() - 1});
+        std::vector<VarId> outer = tiling_.reduce;
+        Dim steps = 1;  // a sum of one product
+        if (!outer.empty()) {
+            steps = extent({outer.back()});
+            outer.pop_back();
+        }
+        const Dim runs = extent(outer);
         const Index run = begin_loop("run", {"run", runs});
         pack(side, panel, mod(panel, side.panels), 0, run * steps, steps, std::nullopt);
         close(2);

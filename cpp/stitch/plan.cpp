@@ -55,6 +55,8 @@ bool Planner::can_replace(const Region& region, int writer, const Program::State
     // An element that several iterations compute would be read again after the first of them has replaced it. (The base
     // of a scatter has loops of its own.)
     const bool scatters = partition_.accesses[static_cast<std::size_t>(state.after.op)].scatter.has_value();
+    const auto is_constant = [](const Index& index) { return index.is_constant(); };
+    if (scatters && std::all_of(target.home.begin(), target.home.end(), is_constant)) return false;
     for (std::size_t v = 0; v < region.vars.size() && !scatters; ++v) {
         if (region.vars[v].row && !row) continue;
         const auto used = [v](const Index& index) { return index.depends_on(static_cast<loopir::VarId>(v)); };

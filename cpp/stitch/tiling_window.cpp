@@ -240,7 +240,8 @@ void TilingChooser::choose_stage(Tiling& tiling) const {
     std::vector<Tiling::StageAxis> channels;
     for (VarId var : vars) {
         const Tiling::StageAxis axis{var, -1, 1, var == lane ? past : 0};
-        if (var == lane || (lane < 0 && operand_stride(var) == 1)) {
+        // Strides are estimates: several variables may seem to lie side by side.
+        if (var == lane || (lane < 0 && !last && operand_stride(var) == 1)) {
             last = axis;
         } else {
             channels.push_back(axis);

@@ -276,3 +276,33 @@ def test_a_while_loop_says_why_it_has_no_gradient() -> None:
     last = ts.while_loop(lambda c: ts.sum(c) < 10, lambda c: c * 2, x)
     with pytest.raises(ValueError, match="number of its iterations is not known"):
         ts.gradients(ts.sum(last), [x])
+
+
+def test_terms_that_are_used_many_times_are_summed_once() -> None:
+    """2^40 paths lead to the captured matrix; what is the same in all iterations is not stacked."""
+    graph = ts.Graph()
+    w, p, still = (graph.placeholder((3, 3), dtype=ts.float64) for _ in range(3))
+    values = [0.1 * v for v in random((3, 3), (3, 3), (3, 3))]
+
+    def body(carried: ts.Tensor, _: object) -> tuple[ts.Tensor, None]:
+        doubled = w
+        for _ in range(40):
+            doubled = doubled + doubled
+        return ts.tanh(carried + p @ (doubled * 2.0**-40)) + still @ w * carried, None
+
+    last, _ = ts.scan(body, p, length=3)
+    gradient = ts.gradients(ts.sum(last), [w])[w]
+    feeds = dict(zip((w, p, still), values, strict=True))
+
+    def loss(matrix: np.ndarray) -> float:
+        carried = values[1]
+        for _ in range(3):
+            carried = np.tanh(carried + values[1] @ matrix) + values[2] @ matrix * carried
+        return float(carried.sum())
+
+    expected = np.zeros((3, 3))
+    for at in np.ndindex(3, 3):
+        step = np.zeros((3, 3))
+        step[at] = 1e-6
+        expected[at] = (loss(values[0] + step) - loss(values[0] - step)) / 2e-6
+    np.testing.assert_allclose(graph.run(feeds, gradient), expected, rtol=1e-7, atol=1e-9)

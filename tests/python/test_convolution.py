@@ -516,3 +516,65 @@ def test_a_window_that_turns_out_too_large() -> None:
     assert np.asarray(got).shape == (1, 1, 1, 5)
     with pytest.raises(ValueError, match="window"):
         graph.run({x: np.ones((1, 1, 3, 9), np.float32), w: np.ones((1, 1, 5, 5), np.float32)}, [y])
+
+
+def test_products_of_one_term() -> None:
+    """One output channel and a kernel of one tap: nothing is left to be summed."""
+    rng = np.random.default_rng(41)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 28, 28, 8), (1, 8, 1, 1)))
+    graph = ts.Graph()
+    a, b = graph.placeholder(x.shape), graph.placeholder(w.shape)
+    y = ts.conv2d(a, b, stride=2, data_layout="NHWC")
+    gradient = ts.gradients(ts.sum(y * y), [a])[a]
+    expected = np.zeros(x.shape)
+    outputs = x[:, ::2, ::2].astype(np.float64) @ w[0, :, 0, 0].astype(np.float64)
+    expected[:, ::2, ::2] = 2 * outputs[..., None] * w[0, :, 0, 0]
+    np.testing.assert_allclose(graph.run({a: x, b: w}, gradient), expected, rtol=1e-5, atol=1e-5)
+
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((8, 1, 14, 9), (1, 8, 2, 1)))
+    graph = ts.Graph()
+    a, b = graph.placeholder(x.shape), graph.placeholder(w.shape)
+    y = ts.conv_transpose2d(a, b, stride=[3, 1], padding=[1, 1, 1, 1])
+    full = np.zeros((8, 8, 3 * 13 + 2, 9))
+    for tap in range(2):
+        full[:, :, tap : tap + 40 : 3] += x.astype(np.float64) * w[0, :, tap, 0, None, None]
+    np.testing.assert_allclose(graph.run({a: x, b: w}, y), full[:, :, 1:-1, 1:-1], rtol=1e-5, atol=1e-6)
+
+
+def test_feeds_whose_axes_seem_to_lie_side_by_side() -> None:
+    """Strides of 1 and -1 elements along several axes, and strides that are known at run time only."""
+    rng = np.random.default_rng(43)
+    memory = rng.uniform(-1, 1, 40000).astype(np.float32)
+    strided = np.lib.stride_tricks.as_strided
+    cases = [
+        (strided(memory, (6, 16, 16, 8), (4, 4 * 640, 4 * 40, 4)), (16, 8, 3, 3), "NHWC"),
+        (strided(memory, (16, 6, 6, 16), (4, 64, 8, 4)), (4, 16, 3, 3), "NHWC"),
+        (strided(memory[100:], (2, 9, 9, 16), (-4, 4, 4, 1200)), (4, 9, 3, 3), "NCHW"),
+    ]
+    for data, shape, layout in cases:
+        w = rng.uniform(-1, 1, shape).astype(np.float32)
+        graph = ts.Graph()
+        a, b = graph.placeholder(data.shape), graph.placeholder(shape)
+        y = ts.conv2d(a, b, padding=1, data_layout=layout)
+        gradient = ts.gradients(ts.sum(y * y), [b])[b]
+        got = graph.run({a: data, b: w}, [y, gradient])
+        first = data.astype(np.float64) if layout == "NCHW" else np.moveaxis(data.astype(np.float64), -1, 1)
+        geometry = ((1, 1), (1, 1), [(1, 1), (1, 1)], 1)
+        expected = reference.conv(first, w.astype(np.float64), *geometry)
+        slope = reference.weights_gradient(first, 2 * expected, (3, 3), *geometry)
+        shown = np.asarray(got[0]) if layout == "NCHW" else np.moveaxis(np.asarray(got[0]), -1, 1)
+        np.testing.assert_allclose(shown, expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(got[1], slope, rtol=1e-3, atol=1e-3 * np.abs(slope).max())
+
+    graph = ts.Graph()  # one channel in each group, of as many as the run says
+    a, b = graph.placeholder((1, 16, 16, -1)), graph.placeholder((24, 1, 3, 3))
+    y = ts.conv2d(a, b, padding=1, groups=3, data_layout="NHWC")
+    data, w = (
+        rng.standard_normal((1, 16, 16, 3)).astype(np.float32),
+        rng.standard_normal((24, 1, 3, 3)).astype(np.float32),
+    )
+    first = np.moveaxis(data.astype(np.float64), -1, 1)
+    expected = reference.conv(first, w.astype(np.float64), (1, 1), (1, 1), [(1, 1), (1, 1)], 3)
+    np.testing.assert_allclose(
+        np.moveaxis(np.asarray(graph.run({a: data, b: w}, y)), -1, 1), expected, rtol=1e-4, atol=1e-4
+    )

@@ -254,7 +254,7 @@ ERRORS = {
     "positions too long": (lambda d, i, u: ts.gather_nd(d, i), "positions of 5 numbers"),
     "a whole that broadcasts": (lambda d, i, u: ts.scatter_along_axis(d[:1], u > 0, u), "indices are int32"),
     "axes that differ": (
-        lambda d, i, u: ts.scatter_along_axis(d[:1], ts.cast(u, ts.int32), u, axis=1), "agree on every axis but axis 1"
+        lambda d, i, u: ts.scatter_along_axis(d[:1], ts.cast(u, ts.int32), u, axis=1), "on every axis but axis 1"
     ),
 }  # fmt: skip
 
@@ -266,3 +266,21 @@ def test_errors(name: str) -> None:
     d, i, u = graph.placeholder((4, 3)), graph.placeholder((5,), dtype=np.int32), graph.placeholder((5, 3))
     with pytest.raises((ts.UserError, ValueError), match=message):
         build(d, i, u)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (2,)])
+def test_updates_that_read_the_only_element_see_its_old_value(shape: tuple[int, ...]) -> None:
+    where = np.zeros(3, np.int32)
+    for factor, expected in ((1, 4), (2, 7)):
+        graph = ts.Graph()
+        variable = graph.variable(np.ones(shape, np.float32))
+        first = variable[:1] * factor if factor > 1 else variable[:1]
+        graph.run({}, [], operations=[variable.assign(ts.scatter(variable, graph.constant(where), first, mode="add"))])
+        assert np.asarray(graph.variable_value(variable)).ravel()[0] == expected
+    graph = ts.Graph()
+    carried, _ = ts.scan(
+        lambda c, _: (ts.scatter(c, graph.constant(where), 2 * c[:1], mode="add"), None),
+        graph.constant(np.ones(shape, np.float32)),
+        length=2,
+    )
+    assert np.asarray(graph.run({}, carried)).ravel()[0] == 49
