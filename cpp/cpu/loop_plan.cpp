@@ -171,7 +171,8 @@ private:
                 shape.copies = static_cast<int>(std::clamp<std::int64_t>(trips, 1, shape.copies));
             }
         }
-        if (const int together = crossing_lanes(loop, contents)) shape.copies = together;
+        const int crossing = crossing_lanes(loop, contents);
+        if (crossing > 0) shape.copies = crossing;
         if (shape.step() > 1) {
             for (LocalPlace& place : plan_.locals_) {
                 if (!private_to(loop, contents, place.buffer)) continue;
@@ -182,10 +183,10 @@ private:
         if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel) shape.repeats = repeats_of(loop, contents);
         if (loop.parallel) plan_.granularity_ = shape.step();
         const int copies = copies_around * shape.copies;
-        const Loop* crossing = crossing_lanes(loop, contents) > 0 ? &loop : nullptr;
         plan_.shapes_[&loop] = std::move(shape);
         for (const Stmt& stmt : loop.body.front().stmts) {
-            if (const auto* inner = std::get_if<Loop>(&stmt)) shape_loops(*inner, copies, crossing);
+            if (const auto* inner = std::get_if<Loop>(&stmt))
+                shape_loops(*inner, copies, crossing > 0 ? &loop : nullptr);
         }
     }
 

@@ -187,12 +187,12 @@ ScatterBody::Place place_along_axis(ElementContext& c, const Indices& at) {
 
 // What was gathered goes back to where it came from, and what came from one element is added up.
 Tensor scattered_back(const Picking& picking, const GradientContext& g, const Tensor& like) {
-    NamedAttributes attributes = picking_attributes(picking, g.op);
+    const std::string scatter = "scatter" + picking.suffix;
+    NamedAttributes attributes = shared_attributes(g.op, *find_op(scatter));
     attributes.emplace_back("mode", std::string("add"));
     // Many may meet: their sum is not to be rounded to 16 bits each time.
     const Tensor zeros = widened(expr::zeros_like(like));
-    return narrowed(apply("scatter" + picking.suffix, {zeros, g.input(1), widened(g.grad())}, attributes),
-                    like.dtype());
+    return narrowed(apply(scatter, {zeros, g.input(1), widened(g.grad())}, attributes), like.dtype());
 }
 
 OpDef gather_op(const Picking& picking, std::string doc) {
@@ -340,14 +340,6 @@ Picking pick_nd() {
 
 Picking pick_along_axis() {
     return {"_along_axis", {axis_attr(-1)}, shape_along_axis, place_along_axis};
-}
-
-NamedAttributes picking_attributes(const Picking& picking, const OpView& view) {
-    NamedAttributes attributes;
-    for (const AttrDef& attribute : picking.attributes) {
-        attributes.emplace_back(attribute.name, view.attribute(attribute.name));
-    }
-    return attributes;
 }
 
 std::vector<OpDef> gather_ops() {

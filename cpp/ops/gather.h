@@ -22,7 +22,4 @@ Picking pick_slices();      // along one axis
 Picking pick_nd();          // by vectors of positions
 Picking pick_along_axis();  // one element for each index
 
-// The attributes of a picking, of an operation that has them.
-NamedAttributes picking_attributes(const Picking& picking, const OpView& view);
-
 }  // namespace topstitch::ops

@@ -146,11 +146,7 @@ OpDef band_op(std::string name, std::string doc, std::vector<AttrDef> attributes
     };
     def.body = ElementBody{[band_of](ElementContext& c, const Indices& at) { return keep_band(c, at, band_of(c.op)); }};
     def.gradient = GradientRule{[](GradientContext& g) {
-        NamedAttributes attributes;
-        for (const AttrDef& attribute : g.op.def().attributes) {
-            attributes.emplace_back(attribute.name, g.op.attribute(attribute.name));
-        }
-        return std::vector{apply(g.op.def().name, {g.grad()}, attributes)};
+        return std::vector{apply(g.op.def().name, {g.grad()}, shared_attributes(g.op, g.op.def()))};
     }};
     return def;
 }

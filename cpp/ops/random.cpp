@@ -179,16 +179,6 @@ void check_draw(const OpView& view, const Distribution& distribution) {
     if (distribution.check) distribution.check(view);
 }
 
-// The attributes of `view` that `def` has too.
-NamedAttributes shared_attributes(const OpView& view, const OpDef& def) {
-    NamedAttributes attributes;
-    for (const AttrDef& attribute : def.attributes) {
-        if (view.def().attribute_index(attribute.name) >= 0)
-            attributes.emplace_back(attribute.name, view.attribute(attribute.name));
-    }
-    return attributes;
-}
-
 // Computes the values: one primitive operation.
 OpDef draw_op(const Distribution& distribution) {
     OpDef def;

@@ -194,6 +194,15 @@ AttrDef axes_attr(std::string doc) {
     return optional_attr("axes", AttributeKind::integers, Attribute(), std::move(doc));
 }
 
+NamedAttributes shared_attributes(const OpView& view, const OpDef& def) {
+    NamedAttributes attributes;
+    for (const AttrDef& attribute : def.attributes) {
+        if (view.def().attribute_index(attribute.name) >= 0)
+            attributes.emplace_back(attribute.name, view.attribute(attribute.name));
+    }
+    return attributes;
+}
+
 Value product(ElementContext& c, const Value& x, const Value& y) {
     loopir::Builder& b = c.b;
     if (!x.is_complex()) return Value{b.mul(x.re, y.re)};

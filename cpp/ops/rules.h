@@ -68,6 +68,9 @@ AttrDef choice_attr(std::string name, std::string fallback, std::vector<std::str
 AttrDef axis_attr(std::int64_t fallback, std::string doc = "axis; negative counts from the end");
 AttrDef axes_attr(std::string doc = "axes; negative ones count from the end, none means all");
 
+// The attributes of `view` that `def` has too.
+NamedAttributes shared_attributes(const OpView& view, const OpDef& def);
+
 // --- Bodies.
 Value product(ElementContext& c, const Value& x, const Value& y);  // real or complex
 

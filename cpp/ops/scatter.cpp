@@ -84,7 +84,7 @@ void check_whole(const OpView& v, const Shape& picked) {
 class ScatterGradient {
 public:
     ScatterGradient(const Picking& picking, GradientContext& g) : picking_(picking), g_(g) {
-        attributes_ = picking_attributes(picking, g.op);
+        attributes_ = shared_attributes(g.op, *find_op("gather" + picking.suffix));
     }
 
     std::vector<Tensor> run() {

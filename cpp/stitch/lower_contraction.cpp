@@ -2,6 +2,7 @@
 // The factors are asked for elements while they are packed, so that any expression can stand in them.
 #include <algorithm>
 
+#include "ops/indexing_rules.h"
 #include "stitch/kernel_writer.h"
 
 namespace topstitch::stitch {
@@ -212,10 +213,6 @@ private:
         if (side.extent.is_known() && side.extent.value() % side.panel == 0) return no_value;
         return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(side.extent)));
     }
-    ValueId both(ValueId a, ValueId b) {
-        if (a == no_value || b == no_value) return a == no_value ? b : a;
-        return b_.op(ScalarOp::bit_and, a, b);
-    }
 
     ValueId factor(const Side& side) {
         return in_context(contraction_, contraction_, guard_,
@@ -317,7 +314,7 @@ private:
                                                     : packed_value(columns_, shared_.columns, column_panel, j, k));
         });
         if (tiling_.in_registers) {
-            guard_ = both(inside(rows_, row), inside(columns_, column));
+            guard_ = ops::both(b_, inside(rows_, row), inside(columns_, column));
             if (tiling_.finished_apart()) {
                 b_.store(waiting_sums(true), waiting_offset(batch_, row, column), value, guard_);
             } else {

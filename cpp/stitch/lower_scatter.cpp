@@ -1,5 +1,6 @@
 // Writes a scatter: in each part of the output first the base, then the updates that go there, in their order.
 // Whatever is stitched to the base or to the updates is computed where they are.
+#include "ops/indexing_rules.h"
 #include "stitch/kernel_writer.h"
 
 namespace topstitch::stitch {
@@ -7,7 +8,6 @@ namespace topstitch::stitch {
 namespace {
 
 using loopir::no_value;
-using loopir::ScalarOp;
 using loopir::ValueId;
 using loopir::VarId;
 
@@ -148,13 +148,10 @@ private:
         in_scatter([&](ElementContext& context) {
             const ScatterBody::Place place = body_.place(context, update);
             here = place.valid;
-            if (!cut_.searched) return Value{};
-            const Index within = place.at[static_cast<std::size_t>(cut_.axis)] - first_;
-            const auto both = [this](ValueId p, ValueId q) {
-                return p == no_value ? q : b_.op(ScalarOp::bit_and, p, q);
-            };
-            here = both(here, b_.op(ScalarOp::le, b_.constant_int(0, DType::int64), b_.index_value(within)));
-            here = both(here, b_.op(ScalarOp::lt, b_.index_value(within), b_.index_value(length_)));
+            if (cut_.searched) {
+                const Index in_part = place.at[static_cast<std::size_t>(cut_.axis)] - first_;
+                here = ops::both(b_, here, ops::within(b_, in_part, length_));
+            }
             return Value{};
         });
         return here;

@@ -10,6 +10,7 @@
 #include "test_codegen_support.h"
 #include "test_kernel_support.h"
 #include "test_loopir_support.h"
+#include "test_support.h"
 
 using namespace topstitch;
 using namespace topstitch::codegen;
@@ -25,10 +26,6 @@ using Role = loopir::BufferParam::Role;
 namespace {
 
 constexpr DType f32 = DType::float32;
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 // y[i] = the sum of `buffers` inputs.
 Kernel sum_of_buffers(int buffers, const Dim& n) {
