@@ -57,6 +57,9 @@ struct Extents {
 class GpuCommands {
 public:
     explicit GpuCommands(Handle buffer) : buffer_(std::move(buffer)) {}
+    GpuCommands(GpuCommands&&) = default;
+    GpuCommands& operator=(GpuCommands&&) = delete;
+    ~GpuCommands() { end_encoding(); }
 
     void set_pipeline(const Pipeline& pipeline);
     void set_buffer(const GpuBuffer& buffer, std::size_t offset, unsigned index);
@@ -66,13 +69,12 @@ public:
 
     // `done`, if given, is called on a thread of Metal's with the error, or "".
     void commit(const std::function<void(const std::string& error)>& done = {});
-    // Waits for what was committed; InternalError if the GPU reported an error.
-    void wait();
+    // Waits for what was committed; the error that the GPU reported, or "".
+    std::string finish();
     double gpu_seconds() const;  // after it is done
 
 private:
     void end_encoding();
-    std::string error() const;
     void* encoder();
 
     Handle buffer_;   // id<MTLCommandBuffer>

@@ -212,17 +212,13 @@ void GpuCommands::commit(const std::function<void(const std::string& error)>& do
     }
 }
 
-std::string GpuCommands::error() const {
+std::string GpuCommands::finish() {
     @autoreleasepool {
-        NSError* error = [static_cast<id<MTLCommandBuffer>>(buffer_.get()) error];
+        const auto buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
+        [buffer waitUntilCompleted];
+        NSError* error = [buffer error];
         return error ? text_of(error) : "";
     }
-}
-
-void GpuCommands::wait() {
-    [static_cast<id<MTLCommandBuffer>>(buffer_.get()) waitUntilCompleted];
-    const std::string failure = error();
-    if (!failure.empty()) throw InternalError(concat("[metal] the GPU reported an error: ", failure));
 }
 
 double GpuCommands::gpu_seconds() const {

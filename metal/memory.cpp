@@ -1,66 +1,116 @@
 // See memory.h.
-// A copy is made before the launch and brought back after it; whoever wants no copies allocates here.
+// A wrap of a block stays as long as the block: making one takes the system longer than a small kernel.
 #include "metal/memory.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <vector>
+
+#include "core/memory.h"
 
 namespace topstitch::metal {
 
-void Binding::copy_back() const {
-    if (host_ != nullptr) std::memcpy(host_, buffer_.contents(), bytes_);
+namespace {
+
+// All that there are: a block that goes back to the system must leave each of them.
+struct Instances {
+    std::mutex mutex;
+    std::vector<Memory*> all;
+};
+
+Instances& instances() {
+    static auto* made = new Instances;  // blocks are freed until the process ends
+    return *made;
 }
 
-std::shared_ptr<std::byte> Memory::allocate(std::size_t bytes) {
-    const GpuBuffer buffer = gpu_.allocate(bytes);
-    std::byte* begin = buffer.contents();
-    const std::shared_ptr<Regions> regions = regions_;
-    std::shared_ptr<std::byte> owner(begin, [regions](std::byte* freed) {
-        GpuBuffer last;  // released after the lock
-        const std::lock_guard lock(regions->mutex);
-        const auto found = regions->by_begin.find(freed);
-        if (found == regions->by_begin.end()) return;  // it was never entered
-        last = found->second;
-        regions->by_begin.erase(found);
-    });
-    const std::lock_guard lock(regions->mutex);
-    regions->by_begin[begin] = buffer;
-    return owner;
+}  // namespace
+
+Memory::Memory(Gpu gpu) : gpu_(std::move(gpu)) {
+    const std::lock_guard lock(instances().mutex);
+    instances().all.push_back(this);
+    observe_freed_blocks(&Memory::forget_block);
 }
 
-Binding Memory::bind(void* pointer, std::size_t bytes) const {
-    Binding binding;
-    binding.bytes_ = bytes;
-    const auto* at = static_cast<const std::byte*>(pointer);
-    {
-        const std::lock_guard lock(regions_->mutex);
-        auto after = regions_->by_begin.upper_bound(at);
-        if (after != regions_->by_begin.begin()) {
-            const GpuBuffer& region = (--after)->second;
-            const auto offset = static_cast<std::size_t>(at - region.contents());
-            if (offset <= region.bytes() && bytes <= region.bytes() - offset) {
-                binding.buffer_ = region;
-                binding.offset_ = offset;
-                return binding;
-            }
-        }
+Memory::~Memory() {
+    const std::lock_guard lock(instances().mutex);
+    std::erase(instances().all, this);
+}
+
+void Memory::forget_block(void* block) {
+    const std::lock_guard lock(instances().mutex);
+    for (Memory* memory : instances().all) memory->remove(static_cast<std::byte*>(block));
+}
+
+Memory::Regions::iterator Memory::region_of(const std::byte* pointer) {
+    auto after = regions_.upper_bound(pointer);
+    if (after == regions_.begin()) return regions_.end();
+    const auto found = --after;
+    const auto offset = static_cast<std::size_t>(pointer - found->first);
+    return offset < std::max<std::size_t>(found->second.buffer.bytes(), 1) ? found : regions_.end();
+}
+
+bool Memory::overlaps(const std::byte* begin, std::size_t bytes) {
+    if (region_of(begin) != regions_.end()) return true;
+    const auto next = regions_.upper_bound(begin);
+    return next != regions_.end() && next->first < begin + bytes;
+}
+
+Memory::Entry Memory::enter(const Buffer& buffer) {
+    auto* begin = static_cast<std::byte*>(buffer.data());
+    const std::size_t block = shared_block_bytes(buffer);
+    const std::size_t bytes = block > 0 ? block : buffer.bytes();
+    const std::lock_guard lock(mutex_);
+    if (const auto known = region_of(begin); known != regions_.end()) {
+        const auto offset = static_cast<std::size_t>(begin - known->first);
+        if (buffer.bytes() > known->second.buffer.bytes() - offset) return Entry::none;
+        if (known->second.lasting) return Entry::lasting;
+        ++known->second.borrowers;
+        return Entry::borrowed;
     }
     const std::size_t page = Gpu::page_bytes();
-    if (bytes > 0 && bytes % page == 0 && reinterpret_cast<std::uintptr_t>(pointer) % page == 0) {
-        if (const auto wrapped = gpu_.wrap(pointer, bytes)) {
-            binding.buffer_ = *wrapped;
-            return binding;
-        }
-    }
-    binding.buffer_ = gpu_.allocate(bytes);
-    if (bytes > 0) std::memcpy(binding.buffer_.contents(), pointer, bytes);
-    binding.host_ = pointer;
-    return binding;
+    const bool whole_pages = reinterpret_cast<std::uintptr_t>(begin) % page == 0 && bytes % page == 0 && bytes > 0;
+    if (!whole_pages || buffer.readonly() || overlaps(begin, bytes)) return Entry::none;
+    const std::optional<GpuBuffer> wrapped = gpu_.wrap(begin, bytes);
+    if (!wrapped) return Entry::none;
+    const bool lasting = block > 0;
+    regions_[begin] = {*wrapped, lasting ? 0 : 1, lasting};
+    return lasting ? Entry::lasting : Entry::borrowed;
 }
 
-std::size_t Memory::allocations() const {
-    const std::lock_guard lock(regions_->mutex);
-    return regions_->by_begin.size();
+void Memory::leave(const Buffer& buffer) {
+    GpuBuffer last;  // released after the lock
+    const std::lock_guard lock(mutex_);
+    const auto known = region_of(static_cast<std::byte*>(buffer.data()));
+    if (known == regions_.end() || known->second.lasting || --known->second.borrowers > 0) return;
+    last = known->second.buffer;
+    regions_.erase(known);
+}
+
+void Memory::add(const GpuBuffer& buffer) {
+    const std::lock_guard lock(mutex_);
+    regions_[buffer.contents()] = {buffer, 0, true};
+}
+
+void Memory::remove(const std::byte* begin) {
+    GpuBuffer last;  // released after the lock
+    const std::lock_guard lock(mutex_);
+    const auto known = regions_.find(begin);
+    if (known == regions_.end()) return;
+    last = known->second.buffer;
+    regions_.erase(known);
+}
+
+std::optional<Place> Memory::find(const void* pointer) const {
+    const std::lock_guard lock(mutex_);
+    const auto* at = static_cast<const std::byte*>(pointer);
+    const auto known = const_cast<Memory*>(this)->region_of(at);
+    if (known == regions_.end()) return std::nullopt;
+    return Place{known->second.buffer, static_cast<std::size_t>(at - known->first)};
+}
+
+std::size_t Memory::regions() const {
+    const std::lock_guard lock(mutex_);
+    return regions_.size();
 }
 
 }  // namespace topstitch::metal

@@ -1,52 +1,58 @@
 // Which buffer of the GPU a pointer of the host lies in. Kernels are launched with pointers; Metal wants buffers.
-// Memory that was allocated here is used in place, and so are whole pages of the caller's; the rest is copied.
+// Memory of whole pages is used in place: blocks of our pool, the caller's MTLBuffers, page-aligned memory of others.
 #pragma once
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "metal/gpu.h"
+#include "topstitch/ndarray.h"
 
 namespace topstitch::metal {
 
-// Where the GPU finds bytes of the host, for the time of one launch or longer.
-class Binding {
-public:
-    const GpuBuffer& buffer() const { return buffer_; }
-    std::size_t offset() const { return offset_; }
-    bool in_place() const { return host_ == nullptr; }
-    // After the GPU is done: brings back what it wrote, if it worked on a copy.
-    void copy_back() const;
-
-private:
-    friend class Memory;
-    GpuBuffer buffer_;
-    std::size_t offset_ = 0;
-    void* host_ = nullptr;  // what a copy stands for
-    std::size_t bytes_ = 0;
+// A place in a buffer of the GPU.
+struct Place {
+    GpuBuffer buffer;
+    std::size_t offset = 0;
 };
 
 class Memory {
 public:
-    explicit Memory(Gpu gpu) : gpu_(std::move(gpu)) {}
+    explicit Memory(Gpu gpu);
+    ~Memory();
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
 
-    // Shared with the GPU; freed with the last pointer to it. MemoryError when it cannot be had.
-    std::shared_ptr<std::byte> allocate(std::size_t bytes);
-    // The bytes that begin at `pointer`; they must stay where they are while the binding lives.
-    Binding bind(void* pointer, std::size_t bytes) const;
+    // Whether the GPU can use the memory where it is. What is entered for somebody else's memory must be left again,
+    // once for each time, while that memory lives; blocks of our pool leave by themselves.
+    enum class Entry { none, lasting, borrowed };
+    Entry enter(const Buffer& buffer);
+    void leave(const Buffer& buffer);
+    // Memory that a buffer of the GPU is over anyway, until it is taken out.
+    void add(const GpuBuffer& buffer);
+    void remove(const std::byte* begin);
 
-    std::size_t allocations() const;
+    // Where `pointer` is; none if it lies in nothing that was entered.
+    std::optional<Place> find(const void* pointer) const;
+
+    std::size_t regions() const;
 
 private:
-    struct Regions {
-        mutable std::mutex mutex;
-        std::map<const std::byte*, GpuBuffer> by_begin;
+    struct Region {
+        GpuBuffer buffer;
+        int borrowers = 0;  // of somebody else's memory
+        bool lasting = false;
     };
+    using Regions = std::map<const std::byte*, Region>;
+    static void forget_block(void* block);
+    Regions::iterator region_of(const std::byte* pointer);
+    bool overlaps(const std::byte* begin, std::size_t bytes);
 
     Gpu gpu_;
-    std::shared_ptr<Regions> regions_ = std::make_shared<Regions>();  // outlives this while memory is in use
+    mutable std::mutex mutex_;
+    Regions regions_;
 };
 
 }  // namespace topstitch::metal

@@ -2,6 +2,7 @@
 // Freed blocks wait in size classes; when too much waits, the oldest go back to the system.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -14,10 +15,8 @@
 #include <malloc.h>
 #else
 #include <pthread.h>
-#include <unistd.h>
-#if defined(__linux__)
 #include <sys/mman.h>
-#endif
+#include <unistd.h>
 #endif
 
 namespace topstitch {
@@ -28,11 +27,31 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t huge_block = 2 * huge_page;  // from here on, blocks begin at a huge page
 
+// Where a GPU shares memory with the host, it can use whole pages in place.
+#if defined(TOPSTITCH_METAL)
+constexpr bool in_whole_pages = true;
+#else
+constexpr bool in_whole_pages = false;
+#endif
+
+std::atomic<void (*)(void*)> block_observer{nullptr};
+
+bool is_shared(std::size_t block_bytes) {
+    return in_whole_pages && block_bytes >= gpu_page_bytes;
+}
+
 void* system_allocate(std::size_t bytes) {
-    const std::size_t align = bytes >= huge_block ? huge_page : alignment;
+    const bool shared = is_shared(bytes);
+    const std::size_t align = bytes >= huge_block ? huge_page : shared ? gpu_page_bytes : alignment;
 #if defined(_WIN32)
     return _aligned_malloc(bytes, align);
 #else
+#if defined(__APPLE__)
+    if (shared) {  // Metal takes memory of the system only, not of malloc; its pages are those of the GPU
+        void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+        return pages == MAP_FAILED ? nullptr : pages;
+    }
+#endif
     void* block = nullptr;
     if (posix_memalign(&block, align, bytes) != 0) return nullptr;
 #if defined(__linux__)
@@ -42,10 +61,19 @@ void* system_allocate(std::size_t bytes) {
 #endif
 }
 
-void system_free(void* block) {
+void system_free(void* block, std::size_t bytes) noexcept {
+    if (is_shared(bytes)) {
+        if (const auto observer = block_observer.load()) observer(block);
+    }
 #if defined(_WIN32)
     _aligned_free(block);
 #else
+#if defined(__APPLE__)
+    if (is_shared(bytes)) {
+        munmap(block, bytes);
+        return;
+    }
+#endif
     std::free(block);
 #endif
 }
@@ -64,7 +92,8 @@ int class_of(std::size_t bytes) {
 
 std::size_t class_bytes(int index) {
     const std::size_t base = std::size_t{64} << (index / 4);
-    return base + base / 4 * static_cast<std::size_t>(index % 4);
+    const std::size_t bytes = base + base / 4 * static_cast<std::size_t>(index % 4);
+    return is_shared(bytes) ? (bytes + gpu_page_bytes - 1) / gpu_page_bytes * gpu_page_bytes : bytes;
 }
 
 // A free block holds its own list links, so that giving memory back never needs memory.
@@ -106,7 +135,7 @@ public:
     void give(void* data, std::size_t bytes) noexcept {
         const int index = class_of(bytes);
         if (class_bytes(index) > limit_) {
-            system_free(data);
+            system_free(data, class_bytes(index));
             return;
         }
         {
@@ -155,7 +184,7 @@ private:
                 block = oldest_;
                 unlink(block);
             }
-            system_free(block);
+            system_free(block, class_bytes(block->class_index));
         }
     }
 
@@ -169,6 +198,15 @@ private:
 };
 
 }  // namespace
+
+std::size_t shared_block_bytes(const Buffer& buffer) {
+    const std::size_t bytes = class_bytes(class_of(buffer.bytes()));
+    return buffer.owned() && is_shared(bytes) ? bytes : 0;
+}
+
+void observe_freed_blocks(void (*observer)(void* block)) {
+    block_observer = observer;
+}
 
 std::shared_ptr<Buffer> Buffer::allocate(std::size_t bytes) {
     Pool& pool = Pool::instance();

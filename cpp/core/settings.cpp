@@ -15,7 +15,7 @@ namespace topstitch {
 
 namespace {
 
-constexpr std::array<SettingInfo, 8> table = {{
+constexpr std::array<SettingInfo, 9> table = {{
     {Setting::num_threads, "TOPSTITCH_NUM_THREADS", "0", "Threads that kernels run on; 0 means all usable cores."},
     {Setting::log_level, "TOPSTITCH_LOG_LEVEL", "off",
      "What is written to standard error: off; info, each compilation; debug, also why it was needed."},
@@ -28,6 +28,7 @@ constexpr std::array<SettingInfo, 8> table = {{
      "Folder of the disk cache for compiled kernels; empty means the user's cache folder, off means none."},
     {Setting::cache_megabytes, "TOPSTITCH_CACHE_MEGABYTES", "256", "Size of the disk cache at most."},
     {Setting::target_cpu, "TOPSTITCH_TARGET_CPU", "", "LLVM name of the CPU to compile for; empty means this machine."},
+    {Setting::device, "TOPSTITCH_DEVICE", "cpu", "Name of the device that graphs run on where no other is asked for."},
 }};
 
 struct Values {

@@ -17,7 +17,8 @@ enum class Setting : std::uint8_t {
     executable_cache_entries,
     cache_dir,
     cache_megabytes,
-    target_cpu
+    target_cpu,
+    device
 };
 
 struct SettingInfo {

@@ -13,6 +13,7 @@
 #include "graph/function.h"
 #include "passes/passes.h"
 #include "runtime/arena_layout.h"
+#include "runtime/staging.h"
 
 namespace topstitch {
 
@@ -75,6 +76,9 @@ CompiledProgram::CompiledProgram(Program program, const Hints& hints, const Comp
     report_.kernels_compiled = compiled.newly_compiled;
     report_.kernels_from_disk = compiled.from_disk;
     add_steps();
+    if (const auto stream = device.new_stream()) {
+        for (NDArray& constant : plan_.constants) constant = Staging(device, *stream).input(constant);
+    }
 
     auto context = std::make_unique<Context>();
     prepare(*context, symbols);
@@ -125,6 +129,8 @@ void CompiledProgram::fill_report(const Context& context, HintedAssumptions& ass
         if (steps_[s].kernel == nullptr) continue;
         report_.kernel_milliseconds.emplace_back(plan_.regions[static_cast<std::size_t>(plan_.steps[s].region)].name,
                                                  steps_[s].kernel->compile_milliseconds());
+        const std::string remark = steps_[s].kernel->remark();
+        if (!remark.empty()) report_.regions[static_cast<std::size_t>(plan_.steps[s].region)].remark = remark;
     }
     report_.kept_apart = plan_.refusals;
     report_.arena_bytes = static_cast<std::int64_t>(context.arena_bytes);
@@ -238,7 +244,7 @@ void CompiledProgram::reserve(Context& context) const {
     if (context.reserved) return;
     if (context.arena == nullptr || context.arena->bytes() < context.arena_bytes) {
         context.arena.reset();
-        if (context.arena_bytes > 0) context.arena = Buffer::allocate(context.arena_bytes);
+        if (context.arena_bytes > 0) context.arena = device_->allocate(context.arena_bytes);
     }
     context.pointers.assign(plan_.buffers.size(), nullptr);
     for (std::size_t k = 0; k < plan_.buffers.size(); ++k) {
@@ -291,6 +297,14 @@ void CompiledProgram::point_at(Context& context, std::span<const NDArray> inputs
     }
 }
 
+std::vector<NDArray> CompiledProgram::new_results(const Context& context) const {
+    std::vector<NDArray> results;
+    results.reserve(plan_.results.size());
+    for (std::size_t k = 0; k < plan_.results.size(); ++k)
+        results.push_back(device_array(*device_, plan_.results[k].dtype, context.result_shapes[k]));
+    return results;
+}
+
 std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray> inputs,
                                                          std::span<const std::int64_t> symbols,
                                                          std::span<const NDArray> results, const States& states,
@@ -303,15 +317,8 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
     }
     reserve(*context);
 
-    std::vector<NDArray> outputs;
-    outputs.reserve(plan_.results.size());
-    for (std::size_t k = 0; k < plan_.results.size(); ++k) {
-        if (results.empty()) {
-            outputs.emplace_back(plan_.results[k].dtype, context->result_shapes[k]);
-        } else {
-            outputs.push_back(results[k]);
-        }
-    }
+    std::vector<NDArray> outputs =
+        results.empty() ? new_results(*context) : std::vector(results.begin(), results.end());
     {
         // A fork waits for a run that holds variables; else it need not: nothing of ours is half changed.
         std::optional<ForkGate> gate;
@@ -328,11 +335,35 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
             give_back(std::move(context));
             return std::nullopt;
         }
-        point_at(*context, inputs, outputs, states);
-        perform(0, *context, control);
+        if (auto stream = device_->new_stream()) {
+            run_in(std::move(stream), *context, inputs, outputs, states, control);
+        } else {
+            point_at(*context, inputs, outputs, states);
+            perform(0, *context, control);
+        }
     }
     give_back(std::move(context));
     return outputs;
+}
+
+// The same on a device that works beside the host and does not reach all of its memory.
+void CompiledProgram::run_in(std::unique_ptr<DeviceStream> begun, Context& context, std::span<const NDArray> inputs,
+                             std::span<const NDArray> outputs, const States& states, const RunControl& control) const {
+    std::vector<NDArray> feeds;
+    std::vector<NDArray> written;
+    const auto stream = std::move(begun);  // it waits before the arrays go
+    Staging staging(*device_, *stream);
+    for (const NDArray& input : inputs) feeds.push_back(staging.input(input));
+    for (const NDArray& output : outputs) written.push_back(staging.result(output));
+    for (const auto& variable : states.variables) staging.variable(*variable);
+    for (const NDArray& constant : plan_.constants) staging.reach(*constant.buffer());
+    if (context.arena != nullptr) staging.reach(*context.arena);
+    point_at(context, feeds, written, states);
+    context.stream = stream.get();
+    perform(0, context, control);
+    stream->wait();
+    context.stream = nullptr;
+    staging.bring_back();
 }
 
 void CompiledProgram::add_user() const {

@@ -88,6 +88,7 @@ private:
         int thread_limit = 0;
         bool ready = false;
         bool reserved = false;
+        DeviceStream* stream = nullptr;  // of the present run, if the device has streams
     };
     struct Step {
         const DeviceKernel* kernel = nullptr;  // null: a loop or branch
@@ -112,6 +113,9 @@ private:
     void give_back(std::unique_ptr<Context> context) const;
     void prepare(Context& context, std::span<const std::int64_t> symbols) const;
     void reserve(Context& context) const;
+    std::vector<NDArray> new_results(const Context& context) const;
+    void run_in(std::unique_ptr<DeviceStream> begun, Context& context, std::span<const NDArray> inputs,
+                std::span<const NDArray> outputs, const States& states, const RunControl& control) const;
     void point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
                   const States& states) const;
     std::int64_t work_of(const Context& context, int block) const;
@@ -122,6 +126,7 @@ private:
     void perform_control(int number, Context& context, const RunControl& control) const;
     void launch(int step, Context& context, const RunControl& control) const;
     void copy(std::span<const stitch::PlanCopy> copies, Context& context) const;
+    static void write(void* to, std::int32_t number, Context& context);
 
     std::vector<DimEquality> assumptions_;
     stitch::Plan plan_;

@@ -2,32 +2,53 @@
 // Back ends are asked for here, in one list.
 #include "topstitch/device.h"
 
+#include "core/settings.h"
 #include "runtime/device.h"
 #include "topstitch/error.h"
 
 namespace topstitch {
 
-Device::Device() : backend_(&cpu_device()) {}
+namespace {
 
-Device::Device(const std::string& name) : backend_(nullptr) {
+std::vector<DeviceBackend*> backends() {
+    std::vector<DeviceBackend*> found{&cpu_device()};
+#if defined(TOPSTITCH_METAL)
+    if (DeviceBackend* metal = metal_device()) found.push_back(metal);
+#endif
+    return found;
+}
+
+DeviceBackend& backend_named(const std::string& name, const std::string& asked_by) {
     std::string known;
-    for (const Device& device : devices()) {
-        const DeviceInfo info = device.info();
-        if (info.name == name || info.type == name) {
-            backend_ = device.backend_;
-            return;
-        }
+    for (DeviceBackend* backend : backends()) {
+        const DeviceInfo info = backend->info();
+        if (info.name == name || info.type == name) return *backend;
         known += concat(known.empty() ? "" : ", ", '"', info.name, '"');
     }
-    throw UserError(concat("[Device] there is no device \"", name, "\" here; there is ", known));
+    throw UserError(concat("[Device] there is no device \"", name, "\" here", asked_by, "; there is ", known));
 }
+
+DeviceBackend& default_backend() {
+    static DeviceBackend& chosen = backend_named(setting(Setting::device), ", which TOPSTITCH_DEVICE asks for");
+    return chosen;
+}
+
+}  // namespace
+
+Device::Device() : backend_(&default_backend()) {}
+
+Device::Device(const std::string& name) : backend_(&backend_named(name, "")) {}
 
 DeviceInfo Device::info() const {
     return backend_->info();
 }
 
 std::vector<Device> devices() {
-    return {Device(cpu_device())};
+    std::vector<Device> found{Device()};
+    for (DeviceBackend* backend : backends()) {
+        if (backend != &found.front().backend()) found.emplace_back(*backend);
+    }
+    return found;
 }
 
 }  // namespace topstitch

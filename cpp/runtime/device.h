@@ -1,5 +1,5 @@
 // The device interface: what a back end does for the runtime.
-// Compile kernels, launch one; memory is the host's here (the CPU, and Metal's unified memory).
+// It compiles kernels and launches them on memory of the host, which the device shares (the CPU, Metal).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,33 @@
 #include "loopir/kernel.h"
 #include "stitch/schedule.h"
 #include "topstitch/device.h"
+#include "topstitch/ndarray.h"
 
 namespace topstitch {
 
-// How one launch is spread over threads.
+// What one run does on a device that works beside the host, in order. Launches are only begun; whoever reads or writes
+// memory of the run on the host waits first. Destroyed, it waits for what has begun.
+class DeviceStream {
+public:
+    virtual ~DeviceStream() = default;
+    // Whether kernels can use the memory of the buffer where it is; it must then outlive the stream.
+    virtual bool reaches(const Buffer& buffer) = 0;
+    // Between memory that it reaches.
+    virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+    // A few bytes of the host's, which are read at once.
+    virtual void write(void* to, const void* data, std::size_t bytes) = 0;
+    // Until all that was begun is done; an exception when something failed.
+    virtual void wait() = 0;
+};
+
+// How one launch is spread over threads, and in which stream: that of the kernel's device, none where launches are over
+// when they return.
 struct LaunchShape {
     std::int64_t parallel_extent = 1;
     int threads = 1;
     void* scratch = nullptr;          // threads pieces
     std::int64_t scratch_stride = 0;  // bytes between the pieces, a multiple of 64
+    DeviceStream* stream = nullptr;
 };
 
 class DeviceKernel {
@@ -29,6 +47,7 @@ public:
     virtual std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const = 0;
     virtual std::string source(const std::string& kind) const = 0;  // UserError for a kind the device has not
     virtual double compile_milliseconds() const = 0;                // what it took when it was made
+    virtual std::string remark() const { return ""; }               // what users should know: that it runs elsewhere
 };
 
 // How kernels are to be compiled; part of what they are found by.
@@ -50,10 +69,16 @@ public:
     virtual Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) = 0;
     virtual int max_threads() const = 0;
     virtual KernelCacheStats kernel_cache_stats() const = 0;
+    // One for each run; none where launches are over when they return, and reach all memory.
+    virtual std::unique_ptr<DeviceStream> new_stream() { return nullptr; }
+    // Memory that streams reach.
+    virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) { return Buffer::allocate(bytes); }
 };
 
 // The CPU, which is always there. Defined by the CPU back end.
 DeviceBackend& cpu_device();
+// The system's GPU, if there is one that can be used. Defined by the Metal back end, where that is built.
+DeviceBackend* metal_device();
 // The loop IR interpreter: slow, for comparison.
 DeviceBackend& interpreter_device();
 

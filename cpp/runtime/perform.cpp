@@ -1,5 +1,5 @@
 // Performs the steps of a compiled program: launches kernels, and goes through loops and branches.
-// Launches are over when they return, so that conditions and predicates can be read at once.
+// On a device that works beside the host, only conditions and predicates are waited for.
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -81,7 +81,10 @@ void CompiledProgram::perform_control(int number, Context& context, const RunCon
     const auto pointer = [&context](int buffer) -> void*& {
         return context.pointers[static_cast<std::size_t>(buffer)];
     };
-    const auto holds = [&] { return *static_cast<const std::uint8_t*>(pointer(step.predicate)) != 0; };
+    const auto holds = [&] {
+        if (context.stream != nullptr) context.stream->wait();
+        return *static_cast<const std::uint8_t*>(pointer(step.predicate)) != 0;
+    };
     copy(step.before, context);
     switch (step.kind) {
         case Kind::branch:
@@ -100,8 +103,7 @@ void CompiledProgram::perform_control(int number, Context& context, const RunCon
             for (std::int64_t k = 0; k < length; ++k) {
                 stop_if_cancelled(control);
                 const std::int64_t index = step.reverse ? length - 1 - k : k;
-                const auto number32 = static_cast<std::int32_t>(index);
-                std::memcpy(pointer(step.index), &number32, sizeof number32);
+                write(pointer(step.index), static_cast<std::int32_t>(index), context);
                 for (const stitch::PlanControl::Slice& slice : step.slices) {
                     pointer(slice.part) = static_cast<std::byte*>(pointer(slice.whole)) +
                                           static_cast<std::size_t>(index) * bytes_of(slice.part, context);
@@ -121,6 +123,7 @@ void CompiledProgram::launch(int number, Context& context, const RunControl& con
     if (step.writes_state && control.changed != nullptr) *control.changed = true;
     LaunchShape shape;
     shape.scratch_stride = context.scratch_stride;
+    shape.stream = context.stream;
     if (context.arena != nullptr)
         shape.scratch = static_cast<std::byte*>(context.arena->data()) + context.scratch_offset;
     context.arguments.clear();
@@ -134,6 +137,7 @@ void CompiledProgram::launch(int number, Context& context, const RunControl& con
     StepTime time;
     time.start = std::chrono::steady_clock::now();
     step.kernel->launch(context.arguments.data(), context.sizes[s].data(), shape);
+    if (context.stream != nullptr) context.stream->wait();
     time.end = std::chrono::steady_clock::now();
     time.step = number;
     time.threads = shape.threads;
@@ -150,8 +154,21 @@ void CompiledProgram::copy(std::span<const stitch::PlanCopy> copies, Context& co
     for (const stitch::PlanCopy& copy : copies) {
         const std::size_t bytes = bytes_of(copy.from, context);
         if (bytes == 0) continue;
-        std::memcpy(context.pointers[static_cast<std::size_t>(copy.to)],
-                    context.pointers[static_cast<std::size_t>(copy.from)], bytes);
+        void* to = context.pointers[static_cast<std::size_t>(copy.to)];
+        const void* from = context.pointers[static_cast<std::size_t>(copy.from)];
+        if (context.stream != nullptr) {
+            context.stream->copy(to, from, bytes);
+        } else {
+            std::memcpy(to, from, bytes);
+        }
+    }
+}
+
+void CompiledProgram::write(void* to, std::int32_t number, Context& context) {
+    if (context.stream != nullptr) {
+        context.stream->write(to, &number, sizeof number);
+    } else {
+        std::memcpy(to, &number, sizeof number);
     }
 }
 

@@ -49,6 +49,7 @@ std::string Report::str() const {
                        "\n  stitched: ", joined(region.operations, ", "), "\n");
         if (!region.kept.empty()) text += concat("  kept in cache for the row: ", joined(region.kept, ", "), "\n");
         if (!region.in_place.empty()) text += concat("  updated in place: ", joined(region.in_place, ", "), "\n");
+        if (!region.remark.empty()) text += concat("  ", region.remark, "\n");
     }
     if (!kept_apart.empty()) text += "\n" + joined(kept_apart, "\n") + "\n";
     return text;

@@ -164,6 +164,7 @@ py::dict region_dict(const Report::Region& region) {
     entry["schedule"] = region.schedule;
     entry["kept"] = region.kept;
     entry["in_place"] = region.in_place;
+    entry["remark"] = region.remark;
     entry["bytes_read"] = region.bytes_read;
     entry["bytes_written"] = region.bytes_written;
     entry["bytes_saved"] = region.bytes_saved;
@@ -180,7 +181,7 @@ void bind_report(py::module_& m) {
                 for (const Report::Region& region : report.regions) regions.append(region_dict(region));
                 return regions;
             },
-            "One dict for each stitched region: name, operations, schedule, kept, in_place, bytes_*.")
+            "One dict for each stitched region: name, operations, schedule, kept, in_place, remark, bytes_*.")
         .def_readonly("kept_apart", &Report::kept_apart, "Why neighbouring operations were not stitched.")
         .def_readonly("arena_bytes", &Report::arena_bytes, "Memory reserved for intermediate results, in bytes.")
         .def_readonly("kernels", &Report::kernels)

@@ -24,7 +24,7 @@ struct DeviceInfo {
 // A cheap handle. Equal handles are the same device.
 class TOPSTITCH_API Device {
 public:
-    Device();  // the default device: the CPU
+    Device();  // the default device: the CPU, or what TOPSTITCH_DEVICE names
     explicit Device(DeviceBackend& backend) : backend_(&backend) {}
     // By name or type; UserError that lists the devices there are.
     explicit Device(const std::string& name);

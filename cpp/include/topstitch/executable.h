@@ -50,6 +50,7 @@ struct Report {
         std::string schedule;
         std::vector<std::string> kept;      // row values kept in cache instead of memory
         std::vector<std::string> in_place;  // variables updated in place
+        std::string remark;                 // that it runs elsewhere than on the device, and why
         std::int64_t bytes_read = 0;
         std::int64_t bytes_written = 0;
         std::int64_t bytes_saved = 0;  // memory traffic that running operation by operation would have had more
@@ -105,7 +106,7 @@ public:
     // The types of the results for feeds of these types; compiles for them.
     std::vector<ShapedType> output_types(std::span<const ShapedType> types) const;
 
-    // Of the most recent variant (pattern of shapes). `source` is "loopir", "llvm" or "asm".
+    // Of the most recent variant (pattern of shapes). `source` is "loopir" everywhere, "llvm" or "asm" on the CPU, "msl" on Metal.
     Report report() const;
     std::string source(const std::string& kind = "loopir") const;
     // How many patterns of feed shapes have been compiled.

@@ -62,7 +62,16 @@ KernelInfo read_kernel(const msl_kernel& kernel, const std::map<unsigned, unsign
     return info;
 }
 
+// Kernels call into the simulation, which a host such as Python may have loaded for itself alone.
+void show_own_symbols() {
+    Dl_info own;
+    if (dladdr(reinterpret_cast<const void*>(&show_own_symbols), &own) != 0 && own.dli_fname != nullptr)
+        dlopen(own.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
 std::shared_ptr<Library> load(const std::string& path) {
+    static const bool shown = (show_own_symbols(), true);
+    (void)shown;
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle) throw std::runtime_error(std::string("[metal_sim] ") + dlerror());
     auto library = std::make_shared<Library>();

@@ -7,22 +7,10 @@ target_compile_definitions(metal_sim_tests PRIVATE METAL_SIM_KERNELS="${CMAKE_CU
 target_link_libraries(metal_sim_tests PRIVATE metal_sim doctest::doctest metal_sim_sanitized)
 set_target_properties(metal_sim_tests PROPERTIES LINKER_LANGUAGE CXX)
 
-# The product's Metal code, compiled as on macOS and run on the simulated device.
-get_filename_component(topstitch_root ${CMAKE_CURRENT_SOURCE_DIR}/../.. ABSOLUTE)
-add_executable(metal_tests tests/main.cpp tests/test_product.cpp ${topstitch_root}/metal/gpu.mm
-  ${topstitch_root}/metal/memory.cpp ${topstitch_root}/metal/pipeline_cache.cpp ${topstitch_root}/cpp/core/error.cpp)
-target_include_directories(metal_tests PRIVATE ${topstitch_root} ${topstitch_root}/cpp ${topstitch_root}/cpp/include)
-target_link_libraries(metal_tests PRIVATE metal_sim doctest::doctest metal_sim_sanitized)
-target_compile_features(metal_tests PRIVATE cxx_std_20)
-set_target_properties(metal_tests PROPERTIES LINKER_LANGUAGE CXX)
-
-# metal_sim_test(NAME [PROGRAM program] [FILTER ...] [ENVIRONMENT ...]): a run of the tests that the filter chooses.
+# metal_sim_test(NAME [FILTER ...] [ENVIRONMENT ...]): a run of the tests that the filter chooses.
 function(metal_sim_test name)
-  cmake_parse_arguments(arg "" "PROGRAM" "FILTER;ENVIRONMENT" ${ARGN})
-  if(NOT arg_PROGRAM)
-    set(arg_PROGRAM metal_sim_tests)
-  endif()
-  add_test(NAME ${name} COMMAND ${arg_PROGRAM} ${arg_FILTER})
+  cmake_parse_arguments(arg "" "" "FILTER;ENVIRONMENT" ${ARGN})
+  add_test(NAME ${name} COMMAND metal_sim_tests ${arg_FILTER})
   set_tests_properties(${name} PROPERTIES LABELS metal_sim
     ENVIRONMENT "METAL_SIM_CACHE=${CMAKE_CURRENT_BINARY_DIR}/kernels;${arg_ENVIRONMENT}")
 endfunction()
@@ -34,5 +22,3 @@ metal_sim_test(metal_sim FILTER "--test-case-exclude=${compile_only}")
 metal_sim_test(metal_sim_reversed FILTER "--test-case-exclude=${compile_only}"
   ENVIRONMENT METAL_SIM_ORDER=reversed METAL_SIM_GUARD=end)
 metal_sim_test(metal_sim_shuffled FILTER "--test-case-exclude=${compile_only}" ENVIRONMENT METAL_SIM_ORDER=shuffled:7)
-metal_sim_test(metal PROGRAM metal_tests)
-metal_sim_test(metal_reversed PROGRAM metal_tests ENVIRONMENT METAL_SIM_ORDER=reversed METAL_SIM_GUARD=end)

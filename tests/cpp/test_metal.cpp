@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/memory.h"
 #include "metal/memory.h"
 #include "metal/pipeline_cache.h"
 #include "metal_sim/control.h"
@@ -54,19 +55,30 @@ const Gpu& gpu() {
     return instance;
 }
 
-void encode_axpy(GpuCommands& commands, const Pipeline& axpy, const Binding& x, const Binding& y, float a, unsigned n) {
+void encode_axpy(GpuCommands& commands, const Pipeline& axpy, const Place& x, const Place& y, float a, unsigned n) {
     commands.set_pipeline(axpy);
-    commands.set_buffer(x.buffer(), x.offset(), 0);
-    commands.set_buffer(y.buffer(), y.offset(), 1);
+    commands.set_buffer(x.buffer, x.offset, 0);
+    commands.set_buffer(y.buffer, y.offset, 1);
     commands.set_bytes(&a, sizeof a, 2);
     commands.set_bytes(&n, sizeof n, 3);
     commands.dispatch_groups({(n + 63) / 64}, {64});
 }
 
-std::vector<float> counting(std::size_t n) {
-    std::vector<float> values(n);
-    std::iota(values.begin(), values.end(), 0.0f);
-    return values;
+// A block of our pool with floats in it.
+struct Floats {
+    explicit Floats(std::size_t n, float value = 0)
+        : buffer(Buffer::allocate(std::max(n * sizeof(float), gpu_page_bytes))),
+          data(static_cast<float*>(buffer->data())) {
+        std::fill(data, data + n, value);
+    }
+    float& operator[](std::size_t k) const { return data[k]; }
+
+    std::shared_ptr<Buffer> buffer;
+    float* data;
+};
+
+std::shared_ptr<Buffer> borrowed(void* data, std::size_t bytes, bool readonly = false) {
+    return Buffer::borrow(data, bytes, readonly, {});
 }
 
 template <typename E, typename F>
@@ -95,75 +107,94 @@ TEST_CASE("the GPU tells its limits") {
     CHECK(own.limits().name == limits.name);
 }
 
-TEST_CASE("kernels run on memory in place, on whole pages of the host, and on copies") {
+TEST_CASE("kernels run on blocks of our pool and on whole pages of others, in place") {
     gpu();
-    const NoLeaks no_leaks;
     const unsigned n = 4096;
-    Memory memory(gpu());
-    const Pipeline axpy = gpu().compile(source, "axpy");
-    CHECK(axpy.max_threads == 1024);
-    CHECK(axpy.simd_width == 32);
-    CHECK(axpy.compile_milliseconds > 0);
-
-    const auto shared = memory.allocate(2 * n * sizeof(float));
-    auto* x = reinterpret_cast<float*>(shared.get());
-    for (unsigned i = 0; i < 2 * n; ++i) x[i] = static_cast<float>(i);
+    const Floats x(2 * n);
     const auto page_memory =
         std::unique_ptr<void, void (*)(void*)>(std::aligned_alloc(16384, n * sizeof(float)), std::free);
     auto* pages = static_cast<float*>(page_memory.get());
-    std::fill(pages, pages + n, 1.0f);
-    std::vector<float> plain(n, 2.0f);
+    {
+        const NoLeaks no_leaks;
+        Memory memory(gpu());
+        const Pipeline axpy = gpu().compile(source, "axpy");
+        CHECK(axpy.max_threads == 1024);
+        CHECK(axpy.simd_width == 32);
+        CHECK(axpy.compile_milliseconds > 0);
 
-    const Binding x_binding = memory.bind(x + n / 2, n * sizeof(float));  // in the middle of an allocation
-    const Binding pages_binding = memory.bind(pages, n * sizeof(float));
-    const Binding plain_binding = memory.bind(plain.data() + 1, (n - 1) * sizeof(float));
-    CHECK(x_binding.in_place());
-    CHECK(x_binding.offset() == n / 2 * sizeof(float));
-    CHECK(pages_binding.in_place());
-    CHECK(!plain_binding.in_place());
+        std::iota(x.data, x.data + 2 * n, 0.0f);
+        std::fill(pages, pages + n, 1.0f);
+        const auto page_buffer = borrowed(pages, n * sizeof(float));
+        CHECK(memory.enter(*x.buffer) == Memory::Entry::lasting);
+        CHECK(memory.enter(*x.buffer) == Memory::Entry::lasting);
+        CHECK(memory.enter(*page_buffer) == Memory::Entry::borrowed);
+        CHECK(memory.regions() == 2);
+        const auto middle = memory.find(x.data + n / 2);
+        const auto whole = memory.find(pages);
+        REQUIRE(middle.has_value());
+        REQUIRE(whole.has_value());
+        CHECK(middle->offset == n / 2 * sizeof(float));
+        CHECK(whole->offset == 0);
 
-    GpuCommands commands = gpu().new_commands();
-    encode_axpy(commands, axpy, x_binding, pages_binding, 2, n);
-    encode_axpy(commands, axpy, pages_binding, plain_binding, 1, n - 1);  // sees what the first wrote
-    commands.commit();
-    commands.wait();
-    CHECK(commands.gpu_seconds() >= 0);
-    CHECK(plain[1] == 2);  // not yet brought back
-    plain_binding.copy_back();
-    CHECK(plain[0] == 2);
-    for (unsigned i = 0; i < n; ++i) CHECK(pages[i] == 1 + 2.0f * (n / 2 + i));
-    for (unsigned i = 0; i + 1 < n; ++i) CHECK(plain[i + 1] == 2 + pages[i]);
+        GpuCommands commands = gpu().new_commands();
+        encode_axpy(commands, axpy, *middle, *whole, 2, n);
+        encode_axpy(commands, axpy, *whole, *middle, 1, n);  // sees what the first wrote
+        commands.commit();
+        CHECK(commands.finish() == "");
+        CHECK(commands.gpu_seconds() >= 0);
+        for (unsigned i = 0; i < n; ++i) {
+            const auto start = static_cast<float>(n / 2 + i);
+            CHECK(pages[i] == 1 + 2 * start);
+            CHECK(x[n / 2 + i] == 1 + 3 * start);
+        }
+        memory.leave(*page_buffer);
+        CHECK(memory.regions() == 1);
+        CHECK(!memory.find(pages).has_value());
+    }
 }
 
-TEST_CASE("memory is freed with its last owner, also after the Memory it came from") {
+TEST_CASE("what is not made of whole pages, may not be written or overlaps other memory is not entered") {
+    gpu();
+    const auto page_memory = std::unique_ptr<void, void (*)(void*)>(std::aligned_alloc(16384, 3 * 16384), std::free);
+    auto* pages = static_cast<std::byte*>(page_memory.get());
+    Memory memory(gpu());
+    CHECK(memory.enter(*Buffer::allocate(100)) == Memory::Entry::none);  // a small block of our pool
+    CHECK(memory.enter(*borrowed(pages, 100)) == Memory::Entry::none);
+    CHECK(memory.enter(*borrowed(pages + 64, 16384)) == Memory::Entry::none);
+    CHECK(memory.enter(*borrowed(pages, 16384, true)) == Memory::Entry::none);
+    CHECK(memory.enter(*borrowed(pages, 0)) == Memory::Entry::none);
+
+    const auto second = borrowed(pages + 16384, 16384);
+    CHECK(memory.enter(*second) == Memory::Entry::borrowed);
+    CHECK(memory.enter(*borrowed(pages, 3 * 16384)) == Memory::Entry::none);          // reaches over it
+    CHECK(memory.enter(*borrowed(pages + 16384, 2 * 16384)) == Memory::Entry::none);  // longer
+    const auto part = borrowed(pages + 16384 + 64, 64);
+    CHECK(memory.enter(*part) == Memory::Entry::borrowed);  // inside it
+    memory.leave(*second);
+    CHECK(memory.find(pages + 16384 + 100).has_value());  // the part still borrows it
+    memory.leave(*part);
+    CHECK(memory.regions() == 0);
+}
+
+TEST_CASE("a block that goes back to the system is no memory of the GPU any more") {
     gpu();
     const NoLeaks no_leaks;
-    std::shared_ptr<std::byte> last;
-    {
-        Memory memory(gpu());
-        const auto first = memory.allocate(100);
-        last = memory.allocate(0);
-        CHECK(memory.allocations() == 2);
-        {
-            const auto third = memory.allocate(50);
-            CHECK(memory.bind(third.get() + 10, 40).in_place());
-            CHECK(!memory.bind(third.get() + 10, 41).in_place());  // leaves the allocation
-        }
-        CHECK(memory.allocations() == 2);
-    }
-    CHECK(last != nullptr);
+    Memory memory(gpu());
+    auto block = Buffer::allocate(std::size_t{1} << 31);  // more than the pool keeps; its pages are never touched
+    CHECK(memory.enter(*block) == Memory::Entry::lasting);
+    CHECK(memory.regions() == 1);
+    block.reset();
+    CHECK(memory.regions() == 0);
 }
 
 TEST_CASE("memory that cannot be had is an error that says how much there is") {
-    Memory memory(gpu());
-    CHECK(contains(message_of<MemoryError>([&] { memory.allocate(std::size_t{1} << 40); }),
+    CHECK(contains(message_of<MemoryError>([&] { gpu().allocate(std::size_t{1} << 40); }),
                    "[metal] 1099511627776 bytes cannot be had"));
     const auto saved = metal_sim::settings();
     metal_sim::settings().memory_bytes = 1 << 20;
-    CHECK(contains(message_of<MemoryError>([&] { memory.allocate(2 << 20); }), "nothing has been changed"));
+    CHECK(contains(message_of<MemoryError>([&] { gpu().allocate(2 << 20); }), "nothing has been changed"));
     metal_sim::settings() = saved;
-    CHECK(memory.allocations() == 0);
-    CHECK(memory.allocate(2 << 20) != nullptr);
+    CHECK(gpu().allocate(2 << 20).contents() != nullptr);
 }
 
 TEST_CASE("a kernel that does not compile is an error with the line and the source") {
@@ -202,52 +233,59 @@ TEST_CASE("pipelines are compiled once and shared between threads; failures are 
 TEST_CASE("threadgroup memory, and a callback when the commands are done") {
     gpu();
     const NoLeaks no_leaks;
-    Memory memory(gpu());
     const Pipeline sum = gpu().compile(source, "group_sum");
-    std::vector<float> x = counting(256), y(4);
-    const Binding x_binding = memory.bind(x.data(), 256 * 4), y_binding = memory.bind(y.data(), 4 * 4);
+    const GpuBuffer x = gpu().allocate(256 * sizeof(float)), y = gpu().allocate(4 * sizeof(float));
+    std::iota(reinterpret_cast<float*>(x.contents()), reinterpret_cast<float*>(x.contents()) + 256, 0.0f);
     std::atomic<int> calls{0};
     std::atomic<bool> without_error{false};
     GpuCommands commands = gpu().new_commands();
     commands.set_pipeline(sum);
-    commands.set_buffer(x_binding.buffer(), x_binding.offset(), 0);
-    commands.set_buffer(y_binding.buffer(), y_binding.offset(), 1);
+    commands.set_buffer(x, 0, 0);
+    commands.set_buffer(y, 0, 1);
     commands.set_threadgroup_memory(64 * 4, 0);
     commands.dispatch_groups({4}, {64});
     commands.commit([&](const std::string& error) {
         without_error = error.empty();
         ++calls;
     });
-    commands.wait();
+    CHECK(commands.finish() == "");
     CHECK(calls == 1);
     CHECK(without_error);
-    y_binding.copy_back();
-    for (int g = 0; g < 4; ++g) CHECK(y[g] == 64 * (64 * g) + 63 * 32);
+    for (int g = 0; g < 4; ++g) CHECK(reinterpret_cast<float*>(y.contents())[g] == 64 * (64 * g) + 63 * 32);
 }
 
 TEST_CASE("an error of the GPU reaches the callback and whoever waits; the next commands run") {
     gpu();
     const NoLeaks no_leaks;
-    Memory memory(gpu());
     const Pipeline overrun = gpu().compile(source, "overrun"), axpy = gpu().compile(source, "axpy");
-    const auto shared = memory.allocate(256);
-    std::memset(shared.get(), 0, 256);
-    const Binding binding = memory.bind(shared.get(), 256);
+    const GpuBuffer small = gpu().allocate(256), x = gpu().allocate(256);
+    std::memset(small.contents(), 0, 256);
+    std::iota(reinterpret_cast<float*>(x.contents()), reinterpret_cast<float*>(x.contents()) + 64, 0.0f);
     std::string reported;
     GpuCommands commands = gpu().new_commands();
     commands.set_pipeline(overrun);
-    commands.set_buffer(binding.buffer(), binding.offset(), 0);
+    commands.set_buffer(small, 0, 0);
     commands.dispatch_groups({1}, {32});
     commands.commit([&](const std::string& error) { reported = error; });
-    CHECK(contains(message_of<InternalError>([&] { commands.wait(); }),
-                   "[metal] the GPU reported an error: kernel 'overrun'"));
+    CHECK(contains(commands.finish(), "kernel 'overrun'"));
     CHECK(contains(reported, "past the end of buffer(0)"));
 
-    std::vector<float> x = counting(64);
     GpuCommands next = gpu().new_commands();
-    const Binding x_binding = memory.bind(x.data(), 256);
-    encode_axpy(next, axpy, x_binding, binding, 3, 64);
+    encode_axpy(next, axpy, {x, 0}, {small, 0}, 3, 64);
     next.commit();
-    next.wait();
-    CHECK(reinterpret_cast<float*>(shared.get())[63] == 189);
+    CHECK(next.finish() == "");
+    CHECK(reinterpret_cast<float*>(small.contents())[63] == 189);
+}
+
+TEST_CASE("commands that are dropped before they are committed do nothing") {
+    gpu();
+    const NoLeaks no_leaks;
+    const Pipeline axpy = gpu().compile(source, "axpy");
+    const GpuBuffer x = gpu().allocate(256);
+    std::memset(x.contents(), 0, 256);
+    {
+        GpuCommands commands = gpu().new_commands();
+        encode_axpy(commands, axpy, {x, 0}, {x, 0}, 1, 64);
+    }
+    CHECK(reinterpret_cast<float*>(x.contents())[5] == 0);
 }

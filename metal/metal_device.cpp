@@ -1,0 +1,240 @@
+// Metal behind the device interface: kernels as MSL, compiled by the system, launched in the stream of a run.
+// Kernels that have no MSL form run on the CPU, in the same memory.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <variant>
+
+#include "codegen/emit.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "metal/stream.h"
+#include "runtime/device.h"
+#include "topstitch/error.h"
+#include "topstitch/executable.h"
+
+namespace topstitch::metal {
+
+namespace {
+
+constexpr std::int64_t most_groups = std::int64_t{1} << 31;  // along an axis; far below what memory allows
+constexpr int threads_of_group = 256;
+
+// How many threads of a row and of rows make a group, for grids of single threads.
+Extents group_extents(const Pipeline& pipeline, std::int64_t x, std::int64_t y) {
+    const std::int64_t most = std::min(pipeline.max_threads, threads_of_group);
+    const std::int64_t wide = std::min(most, (x + 31) / 32 * 32);
+    return {static_cast<std::size_t>(wide), static_cast<std::size_t>(std::clamp<std::int64_t>(y, 1, most / wide))};
+}
+
+std::size_t quotient_up(std::int64_t count, std::size_t size) {
+    return (static_cast<std::size_t>(count) + size - 1) / size;
+}
+
+class MetalKernel : public DeviceKernel {
+public:
+    MetalKernel(SharedGpu& gpu, const loopir::Kernel& kernel, const KernelOptions& options)
+        : gpu_(gpu), kernel_(kernel), options_(options) {
+        for (const loopir::BufferParam& buffer : kernel.buffers) {
+            if (buffer.role != loopir::BufferParam::Role::local) ++buffer_count_;
+        }
+        auto emitted = emit(true);
+        if (const auto* refusal = std::get_if<codegen::Refusal>(&emitted)) {
+            refusal_ = refusal->reason;
+            fallback();
+            return;
+        }
+        narrow_ = load(std::get<codegen::Source>(std::move(emitted)));
+        const std::string unfit = why_unfit(*narrow_.pipeline, narrow_.source.launch);
+        if (unfit.empty()) return;
+        refusal_ = unfit;
+        fallback();
+    }
+
+    void launch(void* const* buffers, const std::int64_t* sizes, const LaunchShape& shape) const override {
+        const std::span size_arguments(sizes, narrow_.source.sizes.size());
+        if (!refusal_.empty() || !fits_machine(narrow_.source.launch, size_arguments)) {
+            shape.stream->wait();
+            fallback().launch(buffers, sizes, shape);
+            return;
+        }
+        const Form& form = narrow_.source.fits_narrow(size_arguments) ? narrow_ : wide();
+        encode(form, buffers, size_arguments, static_cast<Stream&>(*shape.stream));
+    }
+    std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override {
+        const bool here = refusal_.empty() && fits_machine(narrow_.source.launch, sizes);
+        return here ? 0 : fallback().scratch_bytes(sizes);
+    }
+    double compile_milliseconds() const override {
+        return narrow_.pipeline != nullptr ? narrow_.pipeline->compile_milliseconds : fallback().compile_milliseconds();
+    }
+    std::string remark() const override {
+        return refusal_.empty() ? "" : concat("runs on the CPU, in the same memory: ", refusal_);
+    }
+    std::string source(const std::string& kind) const override {
+        if (kind == "loopir") return loopir::print(kernel_);
+        if (kind == "msl") return refusal_.empty() ? narrow_.source.text : concat("// ", remark(), "\n");
+        if (!refusal_.empty()) return fallback().source(kind);
+        throw UserError(concat("[source] Metal has \"loopir\" and \"msl\", not \"", kind, "\""));
+    }
+
+private:
+    struct Form {
+        codegen::Source source;
+        std::shared_ptr<const Pipeline> pipeline;
+    };
+
+    std::variant<codegen::Source, codegen::Refusal> emit(bool narrow) const {
+        return codegen::emit(kernel_, codegen::msl_dialect(), {options_.fused_multiply_add, narrow});
+    }
+    Form load(codegen::Source source) const {
+        auto pipeline = gpu_.pipelines.get(source.text, source.entry);
+        return {std::move(source), std::move(pipeline)};
+    }
+
+    // Whatever the sizes: why this GPU cannot run it as it is; empty if it can.
+    std::string why_unfit(const Pipeline& pipeline, const codegen::Launch& launch) const {
+        if (launch.simd_width > 0 && launch.simd_width != pipeline.simd_width) {
+            return concat("the GPU has simdgroups of ", pipeline.simd_width, " threads, not of ", launch.simd_width);
+        }
+        if (launch.groups && launch.group_threads > pipeline.max_threads) {
+            return concat("a group of ", launch.group_threads, " threads is needed, and ", pipeline.max_threads,
+                          " is the most that have registers enough");
+        }
+        return "";
+    }
+
+    // For sizes: group memory and extents of the grid within the limits.
+    bool fits_machine(const codegen::Launch& launch, std::span<const std::int64_t> sizes) const {
+        std::int64_t bytes = launch.static_group_bytes;
+        for (const codegen::SizeExpr& length : launch.group_bytes) bytes += group_length(length, sizes);
+        return bytes <= gpu_.gpu.limits().threadgroup_bytes && launch.x.evaluate(sizes) <= most_groups &&
+               launch.y.evaluate(sizes) <= most_groups;
+    }
+    static std::int64_t group_length(const codegen::SizeExpr& bytes, std::span<const std::int64_t> sizes) {
+        constexpr std::int64_t unit = 16;
+        const std::int64_t needed = std::min(bytes.evaluate(sizes), most_groups);
+        return std::max(unit, (needed + unit - 1) / unit * unit);
+    }
+
+    void encode(const Form& form, void* const* buffers, std::span<const std::int64_t> sizes, Stream& stream) const {
+        const codegen::Launch& launch = form.source.launch;
+        const std::int64_t x = launch.x.evaluate(sizes);
+        const std::int64_t y = launch.y.evaluate(sizes);
+        if (x == 0 || y == 0) return;
+        stream.commands().set_pipeline(*form.pipeline);
+        for (int k = 0; k < buffer_count_; ++k) stream.bind(buffers[k], static_cast<unsigned>(k));
+        if (form.source.sizes_slot >= 0) {
+            stream.commands().set_bytes(sizes.data(), sizes.size_bytes(),
+                                        static_cast<unsigned>(form.source.sizes_slot));
+        }
+        for (std::size_t k = 0; k < launch.group_bytes.size(); ++k) {
+            stream.commands().set_threadgroup_memory(
+                static_cast<std::size_t>(group_length(launch.group_bytes[k], sizes)), static_cast<unsigned>(k));
+        }
+        if (launch.groups) {
+            stream.dispatch({static_cast<std::size_t>(x)}, {static_cast<std::size_t>(launch.group_threads)});
+            return;
+        }
+        const Extents threads = group_extents(*form.pipeline, x, y);
+        stream.dispatch({quotient_up(x, threads.x), quotient_up(y, threads.y)}, threads);
+    }
+
+    const Form& wide() const {
+        const std::lock_guard lock(mutex_);
+        if (!wide_) wide_ = load(std::get<codegen::Source>(emit(false)));
+        return *wide_;
+    }
+    const DeviceKernel& fallback() const {
+        const std::lock_guard lock(mutex_);
+        if (fallback_ == nullptr) fallback_ = cpu_device().compile({&kernel_, 1}, options_).kernels.front();
+        return *fallback_;
+    }
+
+    SharedGpu& gpu_;
+    const loopir::Kernel kernel_;
+    const KernelOptions options_;
+    int buffer_count_ = 0;
+    std::string refusal_;
+    Form narrow_;
+    mutable std::mutex mutex_;
+    mutable std::optional<Form> wide_;                      // for sizes beyond 32 bits
+    mutable std::shared_ptr<const DeviceKernel> fallback_;  // on the CPU
+};
+
+class MetalDevice : public DeviceBackend {
+public:
+    MetalDevice(const Gpu& gpu, std::string name) : shared_(gpu), name_(std::move(name)) {}
+
+    DeviceInfo info() const override {
+        const GpuLimits& limits = shared_.gpu.limits();
+        DeviceInfo info;
+        info.name = name_;
+        info.type = "metal";
+        info.description = limits.name;
+        info.threads = cpu_device().max_threads();  // of kernels that run on the CPU
+        info.memory_bytes = limits.memory_bytes;
+        info.unified_memory = limits.unified_memory;
+        return info;
+    }
+    // Rows in groups of threads, products one result at a time: what the emitter makes grids of.
+    stitch::Machine machine() const override {
+        stitch::Machine machine;
+        machine.vector_bytes = 32;
+        machine.vector_registers = 12;
+        machine.threads = 32;
+        machine.l2_bytes = 8 << 10;
+        machine.packs_products = false;
+        machine.row_bytes = 16 << 10;
+        return machine;
+    }
+    Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {
+        Compiled result;
+        const std::int64_t before = shared_.pipelines.stats().misses;
+        for (const loopir::Kernel& kernel : kernels)
+            result.kernels.push_back(std::make_shared<const MetalKernel>(shared_, kernel, options));
+        result.newly_compiled = static_cast<int>(shared_.pipelines.stats().misses - before);
+        return result;
+    }
+    int max_threads() const override { return cpu_device().max_threads(); }
+    KernelCacheStats kernel_cache_stats() const override {
+        const CacheStats stats = shared_.pipelines.stats();
+        KernelCacheStats result;
+        result.hits = stats.hits;
+        result.compiled = stats.misses;
+        result.evictions = stats.evictions;
+        result.entries = stats.entries;
+        return result;
+    }
+    std::unique_ptr<DeviceStream> new_stream() override { return std::make_unique<Stream>(shared_); }
+    std::shared_ptr<Buffer> allocate(std::size_t bytes) override {
+        return Buffer::allocate(std::max(bytes, gpu_page_bytes));
+    }
+
+private:
+    SharedGpu shared_;
+    std::string name_;
+};
+
+}  // namespace
+
+}  // namespace topstitch::metal
+
+namespace topstitch {
+
+// Looked for once; nothing of it is destroyed, since arrays may outlive every static object.
+DeviceBackend* metal_device() {
+    static DeviceBackend* const device = []() -> DeviceBackend* {
+        try {
+            return new metal::MetalDevice(metal::Gpu::system(), "metal");
+        } catch (const UnsupportedError& reason) {
+            log_line(LogLevel::info, reason.what());
+            return nullptr;
+        }
+    }();
+    return device;
+}
+
+}  // namespace topstitch

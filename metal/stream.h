@@ -1,0 +1,49 @@
+// The kernels of one run, encoded into command buffers of Metal's in their order.
+// See DeviceStream in runtime/device.h.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "metal/memory.h"
+#include "metal/pipeline_cache.h"
+#include "runtime/device.h"
+
+namespace topstitch::metal {
+
+// What all runs on one GPU share.
+struct SharedGpu {
+    explicit SharedGpu(const Gpu& device);
+
+    Gpu gpu;
+    Memory memory;
+    PipelineCache pipelines;
+};
+
+class Stream : public DeviceStream {
+public:
+    explicit Stream(SharedGpu& shared) : shared_(shared) {}
+    ~Stream() override;
+
+    bool reaches(const Buffer& buffer) override;
+    void copy(void* to, const void* from, std::size_t bytes) override;
+    void write(void* to, const void* data, std::size_t bytes) override;
+    void wait() override;
+
+    // The commands to encode into, and what is to be called when a grid has been added.
+    GpuCommands& commands();
+    void bind(const void* pointer, unsigned index);
+    void dispatch(Extents groups, Extents threads_per_group);
+
+private:
+    void commit();
+    void wait_for_all();
+
+    SharedGpu& shared_;
+    std::vector<GpuCommands> begun_;  // the last one is open if open_
+    bool open_ = false;
+    int dispatches_ = 0;  // in the open one
+    std::vector<const Buffer*> borrowed_;
+};
+
+}  // namespace topstitch::metal
