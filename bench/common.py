@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,8 +138,10 @@ def best_peer(name: str, times: dict[str, float]) -> str:
     return f"; {times['topstitch'] / min(others):.2f} of the best peer's time" if others else ""
 
 
-def first_runs(name: str, program: str, asked: tuple[float | None, float], runs: int = 5) -> None:
-    """Time processes that run `program`, with an empty and with a filled kernel cache on disk.
+def first_runs(
+    name: str, program: str, asked: tuple[float | None, float | None], runs: int = 5, arguments: Sequence[str] = ()
+) -> None:
+    """Time processes that run `program` with `arguments`, with an empty and with a filled kernel cache on disk.
 
     It prints the seconds of its imports, of building, and of compiling and running. `asked` are the bounds, in seconds.
     """
@@ -149,7 +151,7 @@ def first_runs(name: str, program: str, asked: tuple[float | None, float], runs:
             environment = dict(os.environ, TOPSTITCH_CACHE_DIR=str(Path(folder) / cache))
             start = time.perf_counter()
             run = subprocess.run(
-                [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+                [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, check=True
             )
             return time.perf_counter() - start, [float(part) for part in run.stdout.split()]
 

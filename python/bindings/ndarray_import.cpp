@@ -165,8 +165,33 @@ NDArray convert(const NDArray& array, DType dtype, const std::string& what, Copy
     return view_numpy(converted, what, CopyMode::if_needed);
 }
 
+bool is_in_range(std::int64_t value, DType dtype) {
+    const auto bits = static_cast<int>(8 * size_of(dtype));
+    if (is_unsigned_integer(dtype)) return value >= 0 && (bits == 64 || value >> bits == 0);
+    return bits == 64 || (value >> (bits - 1)) == (value < 0 ? -1 : 0);
+}
+
+// One of Python's numbers where nothing can be lost but digits of a float: the way without NumPy, which need not be
+// imported for it. None for all else, wrong numbers among it.
+std::optional<NDArray> plain_number(py::handle object, DType dtype) {
+    if (PyFloat_CheckExact(object.ptr())) {
+        if (!is_floating(dtype)) return std::nullopt;
+        return NDArray::scalar(PyFloat_AS_DOUBLE(object.ptr()), dtype);
+    }
+    if (!PyLong_Check(object.ptr())) return std::nullopt;  // True and False are integers too
+    int overflow = 0;
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+    const bool integer = is_integer(dtype) && is_in_range(value, dtype);
+    const bool boolean = dtype == DType::boolean && PyBool_Check(object.ptr());
+    if (overflow != 0 || !(integer || boolean || is_floating(dtype))) return std::nullopt;
+    return NDArray::scalar(value, dtype);
+}
+
 NDArray import_plain(py::handle object, std::optional<DType> dtype, const std::string& what, CopyMode copy) {
     if (copy == CopyMode::never) refuse_copy(object, what);
+    if (dtype) {
+        if (std::optional<NDArray> number = plain_number(object, *dtype)) return *number;
+    }
     if (dtype) return view_numpy(convert_plain(object, *dtype, what), what, copy);
     const py::array natural = as_numpy(object, what);
     // Python has one complex type; ours is complex64.

@@ -10,7 +10,6 @@ from . import _jobs as _jobs
 from . import _ops as _ops
 from . import _tensor as _tensor
 from . import layers as layers
-from ._buffers import from_buffer
 from ._control import for_loop, if_else, scan, while_loop
 from ._core import (
     CommandBuffer,
@@ -60,11 +59,12 @@ from ._core import (
     uint64,
 )
 from ._ops import __all__ as _op_names
-from .image_batch import ImageBatch
 
 if TYPE_CHECKING:
+    from ._buffers import from_buffer
     from ._core import CancelledError
     from ._ops import *  # noqa: F403
+    from .image_batch import ImageBatch
 
 __all__ = [
     "Graph", "Tensor", "Operation", "Executable", "Report", "ShapedType", "NDArray", "gradients",
@@ -82,11 +82,19 @@ __all__ += _op_names
 
 
 def __getattr__(name: str) -> Any:
-    """What is made when it is first asked for, since it would slow the import down: the functions of operations."""
+    """What is made when it is first asked for, since it would slow the import down.
+
+    That is the functions of operations, and what needs NumPy, whose import takes several times as long as this one.
+    """
+    value: Any
     if name in _op_names:
         value = getattr(_ops, name)
     elif name == "CancelledError":
         value = _core.CancelledError
+    elif name == "from_buffer":
+        from ._buffers import from_buffer as value
+    elif name == "ImageBatch":
+        from .image_batch import ImageBatch as value
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

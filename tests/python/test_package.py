@@ -51,6 +51,25 @@ def test_licences_are_in_the_package() -> None:
     assert "Wenzel Jakob" in notices
 
 
+def test_numpy_is_imported_only_when_it_is_needed(tmp_path: Path) -> None:
+    """A process that runs a model from a file starts in a fraction of the time that NumPy takes."""
+    path = tmp_path / "arrays.safetensors"
+    topstitch.save_arrays(path, {"w": np.full((2, 2), 0.5, np.float32), "x": np.ones((1, 2), np.float32)})
+    program = f"""
+import sys
+import topstitch as ts
+arrays = ts.load_arrays({str(path)!r})
+graph = ts.Graph()
+x = graph.placeholder((-1, 2), dtype="float32")
+y = ts.maximum(x @ arrays["w"] * 3.0 + 1, 2) - True
+(result,) = graph.run({{x: arrays["x"]}}, [y])
+print(result.shape, "numpy" in sys.modules)
+print(float(result[0, 1]), result.tolist())
+"""
+    lines = run(sys.executable, "-c", program).splitlines()
+    assert lines == ["(1, 2) False", "3.0 [[3.0, 3.0]]"]
+
+
 def test_package_is_typed() -> None:
     assert (Path(topstitch.__file__).parent / "py.typed").exists()
 
