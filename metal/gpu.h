@@ -61,6 +61,10 @@ public:
     GpuCommands& operator=(GpuCommands&&) = delete;
     ~GpuCommands() { end_encoding(); }
 
+    // Into the caller's id<MTLCommandBuffer>, which is retained and not committed here. UserError when that is another
+    // device's, or was committed before.
+    static GpuCommands into(void* command_buffer, const class Gpu& gpu);
+
     void set_pipeline(const Pipeline& pipeline);
     void set_buffer(const GpuBuffer& buffer, std::size_t offset, unsigned index);
     void set_bytes(const void* bytes, std::size_t size, unsigned index);  // at most 4096
@@ -69,6 +73,8 @@ public:
 
     // `done`, if given, is called on a thread of Metal's with the error, or "".
     void commit(const std::function<void(const std::string& error)>& done = {});
+    // Before it is committed: what was encoded is complete, and `done` is called when the GPU is done with it.
+    void end(const std::function<void()>& done);
     // Waits for what was committed; the error that the GPU reported, or "".
     std::string finish();
     double gpu_seconds() const;  // after it is done
@@ -85,10 +91,12 @@ class Gpu {
 public:
     // The system's own; UnsupportedError when there is none, or none that is recent enough.
     static Gpu system();
-    // The caller's id<MTLDevice>, which is retained.
-    explicit Gpu(void* device);
+    // The caller's id<MTLDevice> and, if not null, id<MTLCommandQueue>, which are retained. UserError when the queue is
+    // another device's.
+    explicit Gpu(void* device, void* queue = nullptr);
 
     void* metal_device() const { return device_.get(); }
+    void* metal_queue() const { return queue_.get(); }
     const GpuLimits& limits() const { return limits_; }
 
     // MemoryError when it cannot be had. Nobody has written into it yet.
@@ -97,6 +105,8 @@ public:
     // Nothing when the system refuses, as for memory that may not be written.
     std::optional<GpuBuffer> wrap(void* memory, std::size_t bytes) const;
     static std::size_t page_bytes();
+    // The caller's id<MTLBuffer>, which is retained. UserError when it is another device's, or the host cannot read it.
+    GpuBuffer share(void* buffer) const;
 
     // InternalError with the compiler's words, and the lines that they are about.
     Pipeline compile(const std::string& source, const std::string& function) const;

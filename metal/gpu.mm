@@ -65,13 +65,16 @@ Gpu Gpu::system() {
     return Gpu(device.get());
 }
 
-Gpu::Gpu(void* device) : device_(Handle::share(device)) {
+Gpu::Gpu(void* device, void* queue) : device_(Handle::share(device)), queue_(Handle::share(queue)) {
     bool recent = false;
+    bool foreign = false;
     @autoreleasepool {
         recent = [device_of(device_) supportsFamily:MTLGPUFamilyMetal3];
         limits_ = limits_of(device_of(device_));
-        if (recent) queue_ = Handle::adopt([device_of(device_) newCommandQueue]);
+        if (queue_) foreign = [static_cast<id<MTLCommandQueue>>(queue) device] != device_of(device_);
+        if (recent && !queue_) queue_ = Handle::adopt([device_of(device_) newCommandQueue]);
     }
+    if (foreign) throw UserError("[metal] the command queue belongs to another device; make one with the device given");
     if (!recent) {
         throw UnsupportedError(concat("[metal] the GPU \"", limits_.name,
                                       "\" or its system is too old: Metal 3 is needed; run on the device \"cpu\""));
@@ -116,6 +119,27 @@ std::optional<GpuBuffer> Gpu::wrap(void* memory, std::size_t bytes) const {
     return GpuBuffer(buffer, static_cast<std::byte*>(memory), bytes);
 }
 
+GpuBuffer Gpu::share(void* buffer) const {
+    const auto shared = Handle::share(buffer);
+    void* contents = nullptr;
+    std::size_t bytes = 0;
+    bool own = false;
+    bool visible = false;
+    @autoreleasepool {
+        const auto given = static_cast<id<MTLBuffer>>(buffer);
+        own = [given device] == device_of(device_);
+        visible = [given storageMode] == MTLStorageModeShared;
+        bytes = [given length];
+        if (visible) contents = [given contents];
+    }
+    if (!own) throw UserError("[metal] the buffer belongs to another device; make it with the device of the graph");
+    if (!visible) {
+        throw UserError("[metal] the buffer's storage mode must be shared, since arrays are read by the host too; make "
+                        "it with MTLResourceStorageModeShared, or copy it into such a buffer with a blit");
+    }
+    return {shared, static_cast<std::byte*>(contents), bytes};
+}
+
 Pipeline Gpu::compile(const std::string& source, const std::string& function) const {
     const auto start = std::chrono::steady_clock::now();
     Pipeline pipeline;
@@ -157,6 +181,27 @@ Pipeline Gpu::compile(const std::string& source, const std::string& function) co
 GpuCommands Gpu::new_commands() const {
     @autoreleasepool {
         return GpuCommands(Handle::share([static_cast<id<MTLCommandQueue>>(queue_.get()) commandBuffer]));
+    }
+}
+
+GpuCommands GpuCommands::into(void* command_buffer, const Gpu& gpu) {
+    bool own = false;
+    bool open = false;
+    @autoreleasepool {
+        const auto given = static_cast<id<MTLCommandBuffer>>(command_buffer);
+        own = [given device] == static_cast<id<MTLDevice>>(gpu.metal_device());
+        open = [given status] < MTLCommandBufferStatusCommitted;
+    }
+    if (!own) throw UserError("[encode] the command buffer belongs to another device than the executable");
+    if (!open) throw UserError("[encode] the command buffer has been committed; encode into a new one");
+    return GpuCommands(Handle::share(command_buffer));
+}
+
+void GpuCommands::end(const std::function<void()>& done) {
+    @autoreleasepool {
+        end_encoding();
+        const std::function<void()> callback = done;  // the block keeps a copy
+        [static_cast<id<MTLCommandBuffer>>(buffer_.get()) addCompletedHandler:^(id<MTLCommandBuffer>) { callback(); }];
     }
 }
 

@@ -23,6 +23,16 @@ Instances& instances() {
     return *made;
 }
 
+// The region that holds the byte; regions.end() if none does.
+template <typename Regions>
+auto region_of(Regions& regions, const std::byte* pointer) {
+    auto after = regions.upper_bound(pointer);
+    if (after == regions.begin()) return regions.end();
+    const auto found = --after;
+    const auto offset = static_cast<std::size_t>(pointer - found->first);
+    return offset < std::max<std::size_t>(found->second.buffer.bytes(), 1) ? found : regions.end();
+}
+
 }  // namespace
 
 Memory::Memory(Gpu gpu) : gpu_(std::move(gpu)) {
@@ -41,16 +51,8 @@ void Memory::forget_block(void* block) {
     for (Memory* memory : instances().all) memory->remove(static_cast<std::byte*>(block));
 }
 
-Memory::Regions::iterator Memory::region_of(const std::byte* pointer) {
-    auto after = regions_.upper_bound(pointer);
-    if (after == regions_.begin()) return regions_.end();
-    const auto found = --after;
-    const auto offset = static_cast<std::size_t>(pointer - found->first);
-    return offset < std::max<std::size_t>(found->second.buffer.bytes(), 1) ? found : regions_.end();
-}
-
 bool Memory::overlaps(const std::byte* begin, std::size_t bytes) {
-    if (region_of(begin) != regions_.end()) return true;
+    if (region_of(regions_, begin) != regions_.end()) return true;
     const auto next = regions_.upper_bound(begin);
     return next != regions_.end() && next->first < begin + bytes;
 }
@@ -60,7 +62,7 @@ Memory::Entry Memory::enter(const Buffer& buffer) {
     const std::size_t block = shared_block_bytes(buffer);
     const std::size_t bytes = block > 0 ? block : buffer.bytes();
     const std::lock_guard lock(mutex_);
-    if (const auto known = region_of(begin); known != regions_.end()) {
+    if (const auto known = region_of(regions_, begin); known != regions_.end()) {
         const auto offset = static_cast<std::size_t>(begin - known->first);
         if (buffer.bytes() > known->second.buffer.bytes() - offset) return Entry::none;
         if (known->second.lasting) return Entry::lasting;
@@ -78,9 +80,13 @@ Memory::Entry Memory::enter(const Buffer& buffer) {
 }
 
 void Memory::leave(const Buffer& buffer) {
+    leave(static_cast<const std::byte*>(buffer.data()));
+}
+
+void Memory::leave(const std::byte* memory) {
     GpuBuffer last;  // released after the lock
     const std::lock_guard lock(mutex_);
-    const auto known = region_of(static_cast<std::byte*>(buffer.data()));
+    const auto known = region_of(regions_, memory);
     if (known == regions_.end() || known->second.lasting || --known->second.borrowers > 0) return;
     last = known->second.buffer;
     regions_.erase(known);
@@ -88,7 +94,9 @@ void Memory::leave(const Buffer& buffer) {
 
 void Memory::add(const GpuBuffer& buffer) {
     const std::lock_guard lock(mutex_);
-    regions_[buffer.contents()] = {buffer, 0, true};
+    Region& region = regions_[buffer.contents()];
+    region.buffer = buffer;
+    ++region.borrowers;
 }
 
 void Memory::remove(const std::byte* begin) {
@@ -103,7 +111,7 @@ void Memory::remove(const std::byte* begin) {
 std::optional<Place> Memory::find(const void* pointer) const {
     const std::lock_guard lock(mutex_);
     const auto* at = static_cast<const std::byte*>(pointer);
-    const auto known = const_cast<Memory*>(this)->region_of(at);
+    const auto known = region_of(regions_, at);
     if (known == regions_.end()) return std::nullopt;
     return Place{known->second.buffer, static_cast<std::size_t>(at - known->first)};
 }

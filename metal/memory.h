@@ -30,9 +30,9 @@ public:
     enum class Entry { none, lasting, borrowed };
     Entry enter(const Buffer& buffer);
     void leave(const Buffer& buffer);
-    // Memory that a buffer of the GPU is over anyway, until it is taken out.
+    void leave(const std::byte* memory);
+    // The caller's own buffer; to be left once for each time.
     void add(const GpuBuffer& buffer);
-    void remove(const std::byte* begin);
 
     // Where `pointer` is; none if it lies in nothing that was entered.
     std::optional<Place> find(const void* pointer) const;
@@ -47,7 +47,7 @@ private:
     };
     using Regions = std::map<const std::byte*, Region>;
     static void forget_block(void* block);
-    Regions::iterator region_of(const std::byte* pointer);
+    void remove(const std::byte* begin);
     bool overlaps(const std::byte* begin, std::size_t bytes);
 
     Gpu gpu_;

@@ -209,14 +209,49 @@ public:
         return result;
     }
     std::unique_ptr<DeviceStream> new_stream() override { return std::make_unique<Stream>(shared_); }
+    std::unique_ptr<DeviceStream> stream_into(void* command_buffer) override {
+        return std::make_unique<Stream>(shared_, GpuCommands::into(command_buffer, shared_.gpu));
+    }
     std::shared_ptr<Buffer> allocate(std::size_t bytes) override {
         return Buffer::allocate(std::max(bytes, gpu_page_bytes));
     }
+
+    SharedGpu& shared() { return shared_; }
 
 private:
     SharedGpu shared_;
     std::string name_;
 };
+
+// All that there are; none is ever destroyed, since arrays may outlive every static object.
+struct Devices {
+    std::mutex mutex;
+    std::vector<MetalDevice*> all;
+};
+
+Devices& known_devices() {
+    static auto* devices = new Devices;
+    return *devices;
+}
+
+DeviceBackend& device_over(const Gpu& gpu, bool queue_matters) {
+    Devices& devices = known_devices();
+    const std::lock_guard lock(devices.mutex);
+    for (MetalDevice* known : devices.all) {
+        const Gpu& other = known->shared().gpu;
+        const bool same_queue = other.metal_queue() == gpu.metal_queue();
+        if (other.metal_device() == gpu.metal_device() && (same_queue || !queue_matters)) return *known;
+    }
+    const std::string name = devices.all.empty() ? "metal" : concat("metal:", devices.all.size());
+    devices.all.push_back(new MetalDevice(gpu, name));
+    return *devices.all.back();
+}
+
+SharedGpu& gpu_of(DeviceBackend& device) {
+    auto* metal = dynamic_cast<MetalDevice*>(&device);
+    if (metal == nullptr) throw UserError(concat("[metal] \"", device.info().name, "\" is not a Metal device"));
+    return metal->shared();
+}
 
 }  // namespace
 
@@ -224,17 +259,40 @@ private:
 
 namespace topstitch {
 
-// Looked for once; nothing of it is destroyed, since arrays may outlive every static object.
 DeviceBackend* metal_device() {
     static DeviceBackend* const device = []() -> DeviceBackend* {
         try {
-            return new metal::MetalDevice(metal::Gpu::system(), "metal");
+            return &metal::device_over(metal::Gpu::system(), false);
         } catch (const UnsupportedError& reason) {
             log_line(LogLevel::info, reason.what());
             return nullptr;
         }
     }();
     return device;
+}
+
+DeviceBackend& metal_device_over(void* device, void* queue) {
+    return metal::device_over(metal::Gpu(device, queue), queue != nullptr);
+}
+
+std::shared_ptr<Buffer> metal_memory(DeviceBackend& device, void* buffer) {
+    metal::SharedGpu& gpu = metal::gpu_of(device);
+    const metal::GpuBuffer shared = gpu.gpu.share(buffer);
+    const auto memory = Buffer::borrow(shared.contents(), shared.bytes(), false,
+                                       [&gpu, begin = shared.contents()] { gpu.memory.leave(begin); });
+    gpu.memory.add(shared);
+    return memory;
+}
+
+std::pair<void*, std::size_t> metal_place(DeviceBackend& device, const Buffer& buffer, const void* pointer) {
+    metal::SharedGpu& gpu = metal::gpu_of(device);
+    if (shared_block_bytes(buffer) > 0) gpu.memory.enter(buffer);  // stays as long as the block
+    const std::optional<metal::Place> place = gpu.memory.find(pointer);
+    if (!place) {
+        throw UserError(
+            "[metal] the array does not lie in a buffer of this device; results of graphs that run on it do");
+    }
+    return {place->buffer.metal_buffer(), place->offset};
 }
 
 }  // namespace topstitch

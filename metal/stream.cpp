@@ -69,12 +69,13 @@ GpuCommands& Stream::commands() {
 void Stream::bind(const void* pointer, unsigned index) {
     const std::optional<Place> place = shared_.memory.find(pointer);
     internal_check(place.has_value(), "metal: a kernel is to use memory that is not the GPU's");
+    if (callers_) used_.push_back(place->buffer);
     commands().set_buffer(place->buffer, place->offset, index);
 }
 
 void Stream::dispatch(Extents groups, Extents threads_per_group) {
     commands().dispatch_groups(groups, threads_per_group);
-    if (++dispatches_ == dispatches_at_once) commit();
+    if (++dispatches_ == dispatches_at_once && !callers_) commit();
 }
 
 void Stream::copy(void* to, const void* from, std::size_t bytes) {
@@ -103,7 +104,16 @@ void Stream::commit() {
     dispatches_ = 0;
 }
 
+void Stream::leave_to_caller(std::shared_ptr<void> used) {
+    begun_.back().end([used = std::move(used), buffers = std::move(used_)] {});
+}
+
 void Stream::wait() {
+    if (callers_) {
+        throw UserError(
+            "[encode] this executable waits for the GPU while it runs (a while loop, a branch, or a kernel "
+            "that runs on the CPU; its report tells), so it cannot be part of other commands; run it");
+    }
     if (open_) commit();
     std::string failure;
     for (GpuCommands& commands : begun_) {
@@ -116,6 +126,7 @@ void Stream::wait() {
 
 // What is still open was not to be run any more.
 void Stream::wait_for_all() {
+    if (callers_) return;
     if (open_) begun_.pop_back();
     open_ = false;
     for (GpuCommands& commands : begun_) commands.finish();

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "metal/memory.h"
@@ -23,12 +25,17 @@ struct SharedGpu {
 class Stream : public DeviceStream {
 public:
     explicit Stream(SharedGpu& shared) : shared_(shared) {}
+    // Into commands of the caller's, which are not committed here.
+    Stream(SharedGpu& shared, GpuCommands commands) : shared_(shared), callers_(true), open_(true) {
+        begun_.push_back(std::move(commands));
+    }
     ~Stream() override;
 
     bool reaches(const Buffer& buffer) override;
     void copy(void* to, const void* from, std::size_t bytes) override;
     void write(void* to, const void* data, std::size_t bytes) override;
     void wait() override;
+    void leave_to_caller(std::shared_ptr<void> used) override;
 
     // The commands to encode into, and what is to be called when a grid has been added.
     GpuCommands& commands();
@@ -40,10 +47,12 @@ private:
     void wait_for_all();
 
     SharedGpu& shared_;
-    std::vector<GpuCommands> begun_;  // the last one is open if open_
+    const bool callers_ = false;
     bool open_ = false;
-    int dispatches_ = 0;  // in the open one
+    std::vector<GpuCommands> begun_;  // the last one is open if open_
+    int dispatches_ = 0;              // in the open one
     std::vector<const Buffer*> borrowed_;
+    std::vector<GpuBuffer> used_;  // by commands of the caller's
 };
 
 }  // namespace topstitch::metal

@@ -63,6 +63,8 @@ KernelHead Emitter::head() const {
 std::string Emitter::declarations() const {
     std::string text;
     const auto add = [&](const std::string& declaration) { text += "    " + declaration + "\n"; };
+    // Loops of the grid stop threads past their end; without any, one thread does it all.
+    if (!plan_.groups() && plan_.grid().empty()) add("if (at.x != 0 || at.y != 0) return;");
     for (std::size_t b = 0; b < kernel_.buffers.size(); ++b) {
         const BufferParam& buffer = kernel_.buffers[b];
         if (buffer.role != BufferParam::Role::local || !buffer.size.is_known()) continue;

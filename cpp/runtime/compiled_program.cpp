@@ -335,6 +335,10 @@ std::optional<std::vector<NDArray>> CompiledProgram::run(std::span<const NDArray
             give_back(std::move(context));
             return std::nullopt;
         }
+        if (control.command_buffer != nullptr) {
+            encode_in(*device_->stream_into(control.command_buffer), std::move(context), inputs, outputs, states);
+            return outputs;
+        }
         if (auto stream = device_->new_stream()) {
             run_in(std::move(stream), *context, inputs, outputs, states, control);
         } else {
@@ -364,6 +368,51 @@ void CompiledProgram::run_in(std::unique_ptr<DeviceStream> begun, Context& conte
     stream->wait();
     context.stream = nullptr;
     staging.bring_back();
+}
+
+bool CompiledProgram::changes_variables() const {
+    return !plan_.blocks.front().copies.empty() ||
+           std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.writes_state; });
+}
+
+// Nobody waits here, so that nothing can be copied afterwards, and all that is used must live on by itself.
+void CompiledProgram::encode_in(DeviceStream& stream, std::unique_ptr<Context> context, std::span<const NDArray> inputs,
+                                std::span<const NDArray> outputs, const States& states) const {
+    if (changes_variables()) {
+        throw UserError(
+            "[encode] the graph changes variables, which other runs could use before the GPU has; run it, or "
+            "make the new values results");
+    }
+    struct Used {
+        std::unique_ptr<Context> context;
+        std::vector<NDArray> arrays;
+    };
+    const auto used = std::make_shared<Used>();
+    Staging staging(*device_, stream);
+    std::vector<NDArray> feeds;
+    for (const NDArray& input : inputs) feeds.push_back(staging.input(input));
+    for (const NDArray& output : outputs) {
+        if (stream.reaches(*output.buffer())) continue;
+        throw UserError(
+            "[encode] a result is to lie in memory that the device does not reach; leave results out, or give "
+            "arrays over the device's own buffers");
+    }
+    for (const auto& variable : states.variables) {
+        staging.variable(*variable);
+        used->arrays.push_back(variable->value);
+    }
+    for (const NDArray& constant : plan_.constants) {
+        staging.reach(*constant.buffer());
+        used->arrays.push_back(constant);
+    }
+    if (context->arena != nullptr) staging.reach(*context->arena);
+    point_at(*context, feeds, outputs, states);
+    context->stream = &stream;
+    perform(0, *context, {});
+    used->arrays.insert(used->arrays.end(), feeds.begin(), feeds.end());
+    used->arrays.insert(used->arrays.end(), outputs.begin(), outputs.end());
+    used->context = std::move(context);
+    stream.leave_to_caller(used);
 }
 
 void CompiledProgram::add_user() const {

@@ -27,6 +27,7 @@ struct RunControl {
     std::atomic<bool>* changed = nullptr;
     bool wait_for_variables = true;          // false: gives none when another run holds one
     std::vector<StepTime>* times = nullptr;  // one is added for each kernel
+    void* command_buffer = nullptr;          // of the caller's: encoded into it, and not waited for
     // More work than this (additions, roughly) is not begun.
     std::int64_t work_limit = std::numeric_limits<std::int64_t>::max();
 };
@@ -116,6 +117,9 @@ private:
     std::vector<NDArray> new_results(const Context& context) const;
     void run_in(std::unique_ptr<DeviceStream> begun, Context& context, std::span<const NDArray> inputs,
                 std::span<const NDArray> outputs, const States& states, const RunControl& control) const;
+    void encode_in(DeviceStream& stream, std::unique_ptr<Context> context, std::span<const NDArray> inputs,
+                   std::span<const NDArray> outputs, const States& states) const;
+    bool changes_variables() const;
     void point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
                   const States& states) const;
     std::int64_t work_of(const Context& context, int block) const;

@@ -35,6 +35,10 @@ DeviceBackend& default_backend() {
 
 }  // namespace
 
+std::unique_ptr<DeviceStream> DeviceBackend::stream_into(void*) {
+    throw UserError(concat("[encode] the device \"", info().name, "\" has no command buffers of the caller's"));
+}
+
 Device::Device() : backend_(&default_backend()) {}
 
 Device::Device(const std::string& name) : backend_(&backend_named(name, "")) {}

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loopir/kernel.h"
@@ -28,6 +29,8 @@ public:
     virtual void write(void* to, const void* data, std::size_t bytes) = 0;
     // Until all that was begun is done; an exception when something failed.
     virtual void wait() = 0;
+    // In commands of the caller's, instead of waiting: they are complete, and `used` lives until the GPU is done.
+    virtual void leave_to_caller(std::shared_ptr<void> used) = 0;
 };
 
 // How one launch is spread over threads, and in which stream: that of the kernel's device, none where launches are over
@@ -71,6 +74,8 @@ public:
     virtual KernelCacheStats kernel_cache_stats() const = 0;
     // One for each run; none where launches are over when they return, and reach all memory.
     virtual std::unique_ptr<DeviceStream> new_stream() { return nullptr; }
+    // One that adds to commands of the caller's: for Metal an id<MTLCommandBuffer>.
+    virtual std::unique_ptr<DeviceStream> stream_into(void* command_buffer);
     // Memory that streams reach.
     virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) { return Buffer::allocate(bytes); }
 };
@@ -79,6 +84,11 @@ public:
 DeviceBackend& cpu_device();
 // The system's GPU, if there is one that can be used. Defined by the Metal back end, where that is built.
 DeviceBackend* metal_device();
+// That over the caller's id<MTLDevice> and, if not null, id<MTLCommandQueue>. The same for the same ones.
+DeviceBackend& metal_device_over(void* device, void* queue);
+// The memory of the caller's id<MTLBuffer>; and the id<MTLBuffer> that a pointer is in, with the bytes before it.
+std::shared_ptr<Buffer> metal_memory(DeviceBackend& device, void* buffer);
+std::pair<void*, std::size_t> metal_place(DeviceBackend& device, const Buffer& buffer, const void* pointer);
 // The loop IR interpreter: slow, for comparison.
 DeviceBackend& interpreter_device();
 

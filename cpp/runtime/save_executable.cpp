@@ -275,11 +275,13 @@ void save(const Executable& executable, const std::filesystem::path& path,
     write_safetensors(path, "save", container.arrays, container.metadata);
 }
 
-Executable load_executable(const std::filesystem::path& path, std::map<std::string, std::string>* metadata) {
+Executable load_executable(const std::filesystem::path& path, const Device& device,
+                           std::map<std::string, std::string>* metadata) {
     const SafetensorsFile file(path, "load_executable");
     check_kind(file, ContainerKind::executable);
     const ParsedGraph parsed = read_graph(file);
-    const SavedSignature signature = read_signature(file, parsed);
+    SavedSignature signature = read_signature(file, parsed);
+    signature.options.device = device;
     Executable executable;
     try {
         executable = compile_again(parsed.graph, signature);

@@ -8,6 +8,7 @@
 #include "bind.h"
 #include "bind_executable.h"
 #include "bind_ndarray.h"
+#include "execution.h"
 #include "gil.h"
 #include "topstitch/serialize.h"
 
@@ -88,12 +89,13 @@ void save_executable(const PyExecutable& self, const Path& path) {
     save(self.executable, path, metadata);
 }
 
-PyExecutable load_executable_file(const Path& path) {
+PyExecutable load_executable_file(const Path& path, const py::object& device) {
+    const Device chosen = device.is_none() ? Device() : device_from_python(device, "load_executable");
     std::map<std::string, std::string> metadata;
     PyExecutable result{{}, TargetForm(py::none()), {}};
     {
         const ReleaseGil release;
-        result.executable = load_executable(path, &metadata);
+        result.executable = load_executable(path, chosen, &metadata);
     }
     result.form = TargetForm(with_form(result.executable.targets(), metadata, path));
     for (const Tensor& feed : result.executable.feeds()) result.feed_dtypes.push_back(feed.dtype());
@@ -133,9 +135,11 @@ void add_method(const py::object& cls, const char* name, Function function, cons
     cls.attr(name) = py::cpp_function(function, py::name(name), py::is_method(cls), py::arg("path"), doc);
 }
 
-template <typename Function>
-void add_static_method(const py::object& cls, const char* name, Function function, const char* doc) {
-    cls.attr(name) = py::staticmethod(py::cpp_function(function, py::name(name), py::scope(cls), py::arg("path"), doc));
+template <typename Function, typename... Arguments>
+void add_static_method(const py::object& cls, const char* name, Function function, const char* doc,
+                       const Arguments&... arguments) {
+    cls.attr(name) = py::staticmethod(
+        py::cpp_function(function, py::name(name), py::scope(cls), py::arg("path"), arguments..., doc));
 }
 
 }  // namespace
@@ -169,10 +173,12 @@ void bind_serialize(py::module_& m) {
         "are a\ndict with keys other than strings.");
     add_static_method(
         executable, "load", &load_executable_file,
-        "The executable in a file that Executable.save wrote, compiled for this machine, with a graph and "
-        "variables of\nits own. Results have the form that the targets had. Raises FileError (an OSError) "
+        "The executable in a file that Executable.save wrote, compiled for this machine and for `device` (a Device or "
+        "its name;\nNone: the default one), with a graph and variables of its own. Results have the form that the "
+        "targets had. Raises FileError (an OSError) "
         "when it cannot be read, and\nUserError (a ValueError) with the reason when it is damaged, is "
-        "something else, or was written by a newer\ntopstitch.");
+        "something else, or was written by a newer\ntopstitch.",
+        py::kw_only(), py::arg("device") = py::none());
     m.def("save_arrays", &save_array_dict, py::arg("path"), py::arg("arrays"),
           "Write {name: array} into one safetensors file. Raises FileError (an OSError) when it cannot be written.");
     m.def("load_arrays", &load_array_dict, py::arg("path"),

@@ -53,13 +53,13 @@ MathMode math_option(py::handle value) {
         concat("[compile] math must be \"standard\" or \"strict\", not ", py::repr(value).cast<std::string>()));
 }
 
-Device device_option(py::handle value) {
+}  // namespace
+
+Device device_from_python(py::handle value, const char* what) {
     if (py::isinstance<Device>(value)) return value.cast<Device>();
     if (PyUnicode_Check(value.ptr())) return Device(value.cast<std::string>());
-    throw TypeError(concat("[compile] device must be a Device or its name, not ", type_name(value)));
+    throw TypeError(concat("[", what, "] device must be a Device or its name, not ", type_name(value)));
 }
-
-}  // namespace
 
 const char* const options_doc =
     "Options: stitch=False gives one kernel for each operation, for comparison and for debugging; threads=N uses at "
@@ -212,7 +212,7 @@ CompileOptions options_from_python(const py::kwargs& given) {
         } else if (name == "math") {
             options.math = math_option(value);
         } else if (name == "device") {
-            options.device = device_option(value);
+            options.device = device_from_python(value, "compile");
         } else {
             throw TypeError(concat("[run] there is no argument or option '", name,
                                    "'; the options are stitch, threads, interpret, optimization_level, deterministic, "

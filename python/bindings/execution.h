@@ -13,6 +13,9 @@
 
 namespace topstitch::bindings {
 
+// A Device, or the name of one; `what` opens error messages.
+Device device_from_python(pybind11::handle value, const char* what);
+
 // The tensors of `targets`, whatever its form, and a way to put results into the same form. `out` is an array, a list
 // of them in the order of the targets, or for a dict of targets a dict.
 class TargetForm {

@@ -119,7 +119,7 @@ TEST_CASE("save: an executable gives the same bits, and is compiled for the same
     for (const std::int64_t rows : {3, 1, 0}) executable.run(std::vector{ramp({rows, 6}, 0.3F)});
     save(executable, folder.path() / "e", {{"author", "\xc3\xa9"}});
     std::map<std::string, std::string> metadata{{"old", ""}};
-    const Executable loaded = load_executable(folder.path() / "e", &metadata);
+    const Executable loaded = load_executable(folder.path() / "e", {}, &metadata);
     CHECK(metadata == std::map<std::string, std::string>{{"author", "\xc3\xa9"}});
     CHECK(loaded.variants() == 3);
     CHECK(loaded.impl()->compiled_shapes() == executable.impl()->compiled_shapes());

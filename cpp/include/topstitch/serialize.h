@@ -26,9 +26,9 @@ TOPSTITCH_API Graph load_graph(const std::filesystem::path& path);
 // "topstitch.".
 TOPSTITCH_API void save(const Executable& executable, const std::filesystem::path& path,
                         const std::map<std::string, std::string>& metadata = {});
-// Compiled again for this machine and for the same shapes. It has a graph and variables of its own. `metadata`, when
-// given, becomes what was kept beside it.
-TOPSTITCH_API Executable load_executable(const std::filesystem::path& path,
+// Compiled again for this machine, for `device` and for the same shapes. It has a graph and variables of its own.
+// `metadata`, when given, becomes what was kept beside it.
+TOPSTITCH_API Executable load_executable(const std::filesystem::path& path, const Device& device = {},
                                          std::map<std::string, std::string>* metadata = nullptr);
 
 // The values of all variables, by name. UserError when a variable has no name, or two have the same.

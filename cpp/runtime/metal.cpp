@@ -1,0 +1,84 @@
+// The caller's own Metal objects; what knows Metal is in the back end, which a build may lack.
+// See topstitch/metal.h.
+#include "topstitch/metal.h"
+
+#include "runtime/device.h"
+#include "runtime/executable_impl.h"
+#include "topstitch/error.h"
+
+namespace topstitch::metal {
+
+#if defined(TOPSTITCH_METAL)
+
+namespace {
+
+void require_object(const void* object, const char* what) {
+    if (object == nullptr) throw UserError(concat("[metal] the ", what, " is null"));
+}
+
+}  // namespace
+
+Device device(void* mtl_device, void* command_queue) {
+    require_object(mtl_device, "device");
+    return Device(metal_device_over(mtl_device, command_queue));
+}
+
+NDArray array(const Device& device, void* mtl_buffer, DType dtype, const Sizes& shape, std::size_t offset) {
+    require_object(mtl_buffer, "buffer");
+    const std::shared_ptr<Buffer> memory = metal_memory(device.backend(), mtl_buffer);
+    const auto bytes = static_cast<std::size_t>(num_elements(shape)) * size_of(dtype);
+    if (offset > memory->bytes() || bytes > memory->bytes() - offset) {
+        throw UserError(concat("[metal] an array of ", bytes, " bytes at offset ", offset,
+                               " reaches beyond the buffer of ", memory->bytes()));
+    }
+    if (offset % size_of(dtype) != 0) {
+        throw UserError(
+            concat("[metal] offset ", offset, " is no multiple of the ", size_of(dtype), " bytes of ", name_of(dtype)));
+    }
+    return {memory, static_cast<std::byte*>(memory->data()) + offset, dtype, shape,
+            contiguous_byte_strides(shape, size_of(dtype))};
+}
+
+std::pair<void*, std::size_t> buffer(const Device& device, const NDArray& array) {
+    return metal_place(device.backend(), *array.buffer(), array.data());
+}
+
+std::vector<NDArray> encode(const Executable& executable, void* command_buffer, std::span<const NDArray> inputs,
+                            std::span<const NDArray> results) {
+    require_object(command_buffer, "command buffer");
+    RunControl control;
+    control.command_buffer = command_buffer;
+    const std::shared_ptr<ExecutableImpl>& impl = executable.impl();
+    const PreparedRun prepared = impl->prepare(*executable.graph().data(), inputs, results);
+    return *ExecutableImpl::execute(prepared, inputs, results, control);
+}
+
+#else
+
+namespace {
+
+[[noreturn]] void refuse() {
+    throw UnsupportedError("[metal] this build of topstitch has no Metal: it is part of builds for macOS");
+}
+
+}  // namespace
+
+Device device(void*, void*) {
+    refuse();
+}
+
+NDArray array(const Device&, void*, DType, const Sizes&, std::size_t) {
+    refuse();
+}
+
+std::pair<void*, std::size_t> buffer(const Device&, const NDArray&) {
+    refuse();
+}
+
+std::vector<NDArray> encode(const Executable&, void*, std::span<const NDArray>, std::span<const NDArray>) {
+    refuse();
+}
+
+#endif
+
+}  // namespace topstitch::metal

@@ -1,0 +1,185 @@
+// Graphs in a Metal workflow of the caller's, on the simulated device: its device, queue, buffers, command buffers.
+// Values are worked out by hand.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "metal_objects.h"
+#include "settled.h"
+#include "topstitch/error.h"
+#include "topstitch/metal.h"
+#include "topstitch/ops.h"
+
+using namespace topstitch;
+namespace objects = metal_objects;
+
+namespace {
+
+struct Setup {
+    objects::Object mtl_device = objects::system_device();
+    objects::Object queue = objects::new_queue(mtl_device);
+    Device device = metal::device(mtl_device.get());
+};
+
+Setup& setup() {
+    static Setup made;
+    return made;
+}
+
+Executable compiled(const Graph& graph, const FeedTypes& feeds, const std::vector<Tensor>& targets,
+                    const std::vector<Operation>& operations = {}) {
+    CompileOptions options;
+    options.device = setup().device;
+    return compile(graph, feeds, targets, operations, options);
+}
+
+// y = 2 x + 1, of any length.
+Executable doubling() {
+    Graph graph;
+    const Tensor x = graph.placeholder(Shape{-1});
+    return compiled(graph, {{x, {Shape{-1}, DType::float32}}}, {x * 2.0F + 1.0F});
+}
+
+template <typename F>
+std::string message_of(const F& call) {
+    try {
+        call();
+    } catch (const std::exception& error) { return error.what(); }
+    return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != text.npos;
+}
+
+}  // namespace
+
+TEST_CASE("a device over the caller's, with a queue of the caller's") {
+    Setup& own = setup();
+    CHECK(own.device.info().type == "metal");
+    CHECK(metal::device(own.mtl_device.get()) == own.device);
+    CHECK(Device("metal").info().type == "metal");
+    const Device with_queue = metal::device(own.mtl_device.get(), own.queue.get());
+    CHECK(metal::device(own.mtl_device.get(), own.queue.get()) == with_queue);
+    CHECK(!(with_queue == own.device));
+    Graph graph;
+    const Tensor x = graph.placeholder(Shape{3});
+    CompileOptions options;
+    options.device = with_queue;
+    const std::vector<float> values{1, 2, 3};
+    const NDArray in = NDArray::copy_of(values.data(), DType::float32, {3});
+    CHECK(run(graph, {{x, in}}, {x * 3.0F}, {}, options)[0].at(2) == 9);
+    CHECK(contains(message_of([] { metal::device(nullptr); }), "[metal] the device is null"));
+}
+
+TEST_CASE("arrays over the caller's buffers are used in place, and found again") {
+    const objects::Object buffer = objects::new_buffer(setup().mtl_device, 4096);
+    auto* floats = static_cast<float*>(objects::contents(buffer));
+    for (int k = 0; k < 1024; ++k) floats[k] = static_cast<float>(k);
+    const NDArray in = metal::array(setup().device, buffer.get(), DType::float32, {100}, 16);
+    const NDArray again = metal::array(setup().device, buffer.get(), DType::float32, {4, 5});
+    CHECK(in.at(0) == 4);
+    const NDArray out = metal::array(setup().device, buffer.get(), DType::float32, {100}, 2048);
+    CHECK(metal::buffer(setup().device, in) == std::pair<void*, std::size_t>(buffer.get(), 16));
+    const NDArray result = doubling().run(std::vector<NDArray>{in}, std::vector<NDArray>{out})[0];
+    CHECK(result.data() == floats + 512);
+    for (int k = 0; k < 100; ++k) CHECK(floats[512 + k] == 2 * (4 + k) + 1);
+    CHECK(floats[612] == 612);
+
+    const NDArray made = doubling().run(std::vector<NDArray>{in})[0];
+    const auto [held, offset] = metal::buffer(setup().device, made);
+    CHECK(held != nullptr);
+    CHECK(offset == 0);
+    const NDArray host = NDArray::zeros(DType::float32, {3});
+    CHECK(
+        contains(message_of([&] { metal::buffer(setup().device, host); }), "does not lie in a buffer of this device"));
+}
+
+TEST_CASE("runs are encoded between the caller's own commands") {
+    const Executable executable = doubling();
+    const objects::Object buffer = objects::new_buffer(setup().mtl_device, 64 * sizeof(float));
+    const NDArray in = metal::array(setup().device, buffer.get(), DType::float32, {64});
+    std::fill_n(in.data_as<float>(), 64, 7.0F);
+    const objects::Object commands = objects::new_command_buffer(setup().queue);
+    objects::fill(commands, buffer, 0);
+    const NDArray first = metal::encode(executable, commands.get(), std::vector<NDArray>{in})[0];  // 2 * 0 + 1
+    std::vector<NDArray> second = metal::encode(executable, commands.get(), std::vector<NDArray>{first});
+    CHECK(in.at(0) == 7);  // nothing has run
+    objects::commit_and_wait(commands);
+    CHECK(in.at(63) == 0);
+    CHECK(first.at(63) == 1);
+    CHECK(second[0].at(0) == 3);
+    CHECK(contains(message_of([&] { metal::encode(executable, commands.get(), std::vector<NDArray>{in}); }),
+                   "has been committed"));
+}
+
+TEST_CASE("what is encoded stays alive until the GPU is done, or the commands are dropped") {
+    const std::vector<float> values{1, 2, 3};
+    const objects::Object kept = objects::new_buffer(setup().mtl_device, 3 * sizeof(float));
+    {
+        const Executable executable = doubling();
+        const objects::Object commands = objects::new_command_buffer(setup().queue);
+        metal::encode(executable, commands.get(), std::vector{NDArray::copy_of(values.data(), DType::float32, {3})});
+    }  // never committed
+    const objects::Object commands = objects::new_command_buffer(setup().queue);
+    {
+        const Executable executable = doubling();
+        const NDArray out = metal::array(setup().device, kept.get(), DType::float32, {3});
+        metal::encode(executable, commands.get(), std::vector{NDArray::copy_of(values.data(), DType::float32, {3})},
+                      std::vector{out});
+    }
+    objects::commit_and_wait(commands);
+    CHECK(static_cast<float*>(objects::contents(kept))[2] == 7);
+}
+
+TEST_CASE("what cannot be encoded is refused with a reason, and the command buffer goes on") {
+    const objects::Object commands = objects::new_command_buffer(setup().queue);
+    const NDArray host = NDArray::zeros(DType::float32, {8});
+    const std::vector<NDArray> inputs{host};
+    CHECK(contains(message_of([&] { metal::encode(doubling(), commands.get(), inputs, std::vector{host}); }),
+                   "a result is to lie in memory that the device does not reach"));
+    {
+        Graph graph;
+        const Tensor x = graph.placeholder(Shape{8});
+        const Tensor v = graph.variable(NDArray::zeros(DType::float32, {8}), "v");
+        const Executable executable = compiled(graph, {{x, {Shape{8}, DType::float32}}}, {v}, {graph.assign(v, v + x)});
+        CHECK(contains(message_of([&] { metal::encode(executable, commands.get(), inputs); }),
+                       "the graph changes variables"));
+    }
+    {
+        Graph graph;
+        const Tensor x = graph.placeholder(Shape{8}, DType::float64);
+        const Executable executable = compiled(graph, {{x, {Shape{8}, DType::float64}}}, {x * x});
+        const std::vector<NDArray> doubles{NDArray::zeros(DType::float64, {8})};
+        CHECK(contains(message_of([&] { metal::encode(executable, commands.get(), doubles); }), "runs on the CPU"));
+    }
+    {
+        Graph graph;
+        const Tensor x = graph.placeholder(Shape{8});
+        const Executable on_cpu = compile(graph, {{x, {Shape{8}, DType::float32}}}, {x + x}, {}, {});
+        CHECK(contains(message_of([&] { metal::encode(on_cpu, commands.get(), inputs); }), "has no command buffers"));
+    }
+    CHECK(contains(message_of([&] { metal::encode(doubling(), nullptr, inputs); }), "the command buffer is null"));
+    const NDArray result = metal::encode(doubling(), commands.get(), inputs)[0];
+    objects::commit_and_wait(commands);
+    CHECK(result.at(5) == 1);
+}
+
+TEST_CASE("unsuited buffers are refused with a reason") {
+    const Device& device = setup().device;
+    const objects::Object buffer = objects::new_buffer(setup().mtl_device, 100);
+    const auto message = [&](const Sizes& shape, std::size_t offset) {
+        return message_of([&] { metal::array(device, buffer.get(), DType::float32, shape, offset); });
+    };
+    CHECK(message({25}, 0).empty());
+    CHECK(contains(message({26}, 0), "an array of 104 bytes at offset 0 reaches beyond the buffer of 100"));
+    CHECK(contains(message({1}, 104), "reaches beyond"));
+    CHECK(contains(message({1}, 2), "offset 2 is no multiple of the 4 bytes of float32"));
+    const objects::Object hidden = objects::new_buffer(setup().mtl_device, 100, false);
+    CHECK(contains(message_of([&] { metal::array(device, hidden.get(), DType::float32, {1}); }),
+                   "storage mode must be shared"));
+    CHECK(contains(message_of([&] { metal::array(Device("cpu"), buffer.get(), DType::float32, {1}); }),
+                   "\"cpu\" is not a Metal device"));
+}
