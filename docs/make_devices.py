@@ -51,7 +51,8 @@ def tables() -> str:
         for op in ops:
             why = reasons(op)
             on_metal += not why
-            lines.append(f"| [{op}](operations.md#{op}) | yes | {'; '.join(f'no: {reason}' for reason in why) or 'yes'} |")
+            answer = "; ".join(f"no: {reason}" for reason in why) or "yes"
+            lines.append(f"| [{op}](operations.md#{op}) | yes | {answer} |")
         lines.append("")
     count = sum(map(len, families.values()))
     lines.insert(1, f"Of {count} operations, {on_metal} have kernels on Metal; the others run on the CPU there.\n")

@@ -11,6 +11,7 @@ void bind_ndarray(pybind11::module_& m);
 void bind_graph(pybind11::module_& m);
 void bind_autodiff(pybind11::module_& m);
 void bind_control(pybind11::module_& m);
+void bind_metal(pybind11::module_& m);
 void bind_queue(pybind11::module_& m);
 void bind_executable(pybind11::module_& m);
 void bind_serialize(pybind11::module_& m);

@@ -8,6 +8,7 @@
 #include "bind_ndarray.h"
 #include "execution.h"
 #include "gil.h"
+#include "topstitch/metal.h"
 
 namespace py = pybind11;
 
@@ -128,6 +129,16 @@ py::object executable_encode(const PyExecutable& self, CommandBuffer& commands, 
     std::vector<NDArray> arrays = inputs_of(self, inputs);
     return results_or(out, self.form,
                       encode_interruptibly(self.executable, commands, std::move(arrays), self.form.arrays_of(out)));
+}
+
+py::object executable_encode_metal(const PyExecutable& self, std::uintptr_t command_buffer, const py::args& inputs) {
+    const std::vector<NDArray> arrays = inputs_of(self, inputs);
+    std::vector<NDArray> results;
+    {
+        const ReleaseGil release;
+        results = metal::encode(self.executable, reinterpret_cast<void*>(command_buffer), arrays);
+    }
+    return results_or(py::none(), self.form, std::move(results));
 }
 
 // A dict {placeholder: ShapedType}, or ShapedTypes in the order of the feeds.
@@ -251,6 +262,7 @@ void bind_executable_class(py::module_& m) {
              py::arg("queue") = py::none(),
              "As run(), but returns at once with a Job. The arrays must not be changed until it is done. `queue` "
              "defaults to one\nthat all runs share.")
+        .def("_encode_metal", &executable_encode_metal, py::arg("command_buffer"))
         .def("encode", &executable_encode, py::arg("command_buffer"), py::kw_only(), py::arg("out") = py::none(),
              "Add a run on arrays to a command buffer. Returns the arrays that it will fill: their contents are "
              "undefined until\nthe command buffer is done, but they may be inputs of what is encoded after it.")

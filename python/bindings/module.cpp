@@ -35,6 +35,7 @@ PYBIND11_MODULE(_core, m) {
     bind_control(m);
     bind_queue(m);
     bind_executable(m);
+    bind_metal(m);
     bind_serialize(m);
     refuse_uninitialized(m);
     // Runs when no Python code does any more, and no C++ object has been destroyed yet.

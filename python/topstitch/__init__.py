@@ -61,6 +61,7 @@ from ._core import (
 from ._ops import __all__ as _op_names
 
 if TYPE_CHECKING:
+    from . import metal
     from ._buffers import from_buffer
     from ._core import CancelledError
     from ._ops import *  # noqa: F403
@@ -76,7 +77,7 @@ __all__ = [
     "float16", "bfloat16", "float32", "float64", "complex64",
     "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "FileError",
     "InternalError", "CancelledError", "save_arrays", "load_arrays",
-    "num_threads", "set_num_threads", "__version__",
+    "metal", "num_threads", "set_num_threads", "__version__",
 ]  # fmt: skip
 __all__ += _op_names
 
@@ -91,6 +92,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(_ops, name)
     elif name == "CancelledError":
         value = _core.CancelledError
+    elif name == "metal":
+        import importlib
+
+        value = importlib.import_module(".metal", __name__)
     elif name == "from_buffer":
         from ._buffers import from_buffer as value
     elif name == "ImageBatch":

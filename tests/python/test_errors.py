@@ -185,3 +185,12 @@ def test_subclass_that_uses_itself_too_early() -> None:
 
     with pytest.raises(TypeError, match="before its __init__ was called"):
         Network()
+
+
+def test_metal_in_a_build_without_it() -> None:
+    if any(device.type == "metal" for device in ts.devices()):
+        pytest.skip("this build has Metal")
+    with pytest.raises(ts.UnsupportedError, match="this build of topstitch has no Metal"):
+        ts.metal.device(1)
+    with pytest.raises(ts.UserError, match='there is no device "metal" here; there is "cpu"'):
+        ts.Device("metal")

@@ -252,3 +252,21 @@ def test_a_program_without_loops_is_one_thread() -> None:
     executable = graph.compile([], v * 1.0, operations=[v.assign(v * 2.0 + 1.0)], device=METAL)
     values = [float(executable.run()) for _ in range(4)]
     assert values == [1, 3, 7, 15]
+
+
+def test_buffers_of_results_become_arrays_again() -> None:
+    """As another library of Metal's would see them: by the address of the MTLBuffer."""
+    graph, x, y = linear_gelu()
+    result = run(graph, {x: np.ones((3, 24), np.float32)}, y)
+    address, offset = ts.metal.buffer(result)
+    assert address != 0
+    again = ts.metal.array(address, (3, 17), offset=offset)
+    np.testing.assert_array_equal(np.asarray(again), np.asarray(result))
+    bits = ts.metal.array(address, (2, 17), "uint32", offset=offset + 17 * 4, device=METAL)
+    np.testing.assert_array_equal(np.asarray(bits), np.asarray(result)[1:].view(np.uint32))
+    with pytest.raises(ts.UserError, match="reaches beyond the buffer"):
+        ts.metal.array(address, (1 << 20,))
+    with pytest.raises(ts.DTypeError, match="must be an object of PyObjC or the address of one, not str"):
+        ts.metal.array("buffer", (3,))
+    with pytest.raises(ts.UserError, match="does not lie in a buffer of this device"):
+        ts.metal.buffer(ts.NDArray([1.0, 2.0]))
