@@ -331,7 +331,13 @@ private:
             add_block(lanes, digits[rest.size()], true);
         };
 
-        if (tiled >= 0) {
+        if (region_.has_contraction && !machine_.packs_products) {
+            // Whoever makes tiles of them sees which axes are rows and which are columns.
+            for (std::size_t a : outer) {
+                if (static_cast<int>(a) != vector) add_axis(schedule.outer, a, schedule.outer.empty());
+            }
+            if (vector_outer) { add_axis(schedule.outer, static_cast<std::size_t>(vector), schedule.outer.empty()); }
+        } else if (tiled >= 0) {
             const bool many = rest_count >= 2 * machine_.threads;
             if (many) add_flattened(rest);
             add_axis(schedule.outer, static_cast<std::size_t>(tiled), !many, tile_rows());

@@ -15,6 +15,10 @@ namespace topstitch::testing {
 std::vector<Data> run_emitted(const codegen::Source& source, std::vector<Data> buffers,
                               const std::vector<std::int64_t>& sizes);
 
+// The same with threads that start in order, backwards and shuffled. InternalError also when the results differ.
+std::vector<Data> run_in_each_order(const codegen::Source& source, const std::vector<Data>& buffers,
+                                    const std::vector<std::int64_t>& sizes);
+
 // Emits the kernel, runs it, and compares with the interpreter: the first difference as text, with both programs, or
 // "".
 std::string check_emitted(const loopir::Kernel& kernel, const std::vector<Data>& buffers,
