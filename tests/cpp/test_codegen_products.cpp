@@ -8,6 +8,8 @@
 #include <random>
 
 #include "test_codegen_backend.h"
+#include "test_codegen_device.h"
+#include "test_codegen_support.h"
 #include "test_kernel_support.h"
 #include "test_support.h"
 #include "topstitch/topstitch.h"
@@ -19,6 +21,8 @@ namespace {
 
 constexpr DType f32 = DType::float32;
 using Ints = std::vector<std::int64_t>;
+using loopir::Index;
+using Role = loopir::BufferParam::Role;
 
 // Numbers with few digits, which all floats hold exactly; sums of their products are not exact for long.
 NDArray numbers(DType dtype, const Sizes& shape, unsigned seed) {
@@ -50,6 +54,13 @@ NDArray numbers(DType dtype, const Sizes& shape, unsigned seed) {
 Shape shape_of(const NDArray& array) {
     const Sizes& sizes = array.shape();
     return Shape(std::vector<Dim>(sizes.begin(), sizes.end()));
+}
+
+Data bytes_of(const NDArray& array) {
+    Data data;
+    const auto* first = array.data_as<std::byte>();
+    data.bytes.assign(first, first + static_cast<std::size_t>(array.size()) * size_of(array.dtype()));
+    return data;
 }
 
 // A number, and how far from it a result may be.
@@ -182,6 +193,66 @@ TEST_CASE("products: rows that only a run knows; sums in blocks") {
     for (const std::int64_t rows : {7, 33}) check_matmul(f32, rows, 40, 600, false, false, Form::tiles, true);
     check_matmul(f32, 1, 40, 600, false, false, Form::loops, true);
     check_matmul(DType::float16, 5, 70, 24, true, false, Form::tiles, true);
+}
+
+TEST_CASE("products: one kernel for all sizes") {
+    // As loop IR, since a graph would have other kernels for sizes of 1, and for those that are equal.
+    struct Case {
+        DType dtype;
+        bool a_turned, w_turned;
+    };
+    std::mt19937_64 random(test_seed());
+    for (const Case& one : {Case{f32, false, false}, Case{DType::float16, true, false},
+                            Case{DType::bfloat16, false, true}, Case{f32, true, true}}) {
+        const Dim m = Dim::symbol("m"), n = Dim::symbol("n"), k = Dim::symbol("k");
+        loopir::Builder b;
+        const int x = b.add_buffer({"x", one.dtype, Role::input, m * k});
+        const int w = b.add_buffer({"w", one.dtype, Role::input, k * n});
+        const int y = b.add_buffer({"y", f32, Role::output, m * n});
+        const Index i = b.begin_loop("i", m);
+        const Index j = b.begin_loop("j", n);
+        const int sum = b.add_accumulator(loopir::Combiner::sum, f32);
+        b.init_acc(sum);
+        const Index r = b.begin_loop("r", k);
+        const loopir::ValueId left = b.load(x, one.a_turned ? r * m + i : i * k + r);
+        const loopir::ValueId right = b.load(w, one.w_turned ? j * k + r : r * n + j);
+        b.accumulate(sum, b.mul(left, right));
+        b.end_loop();
+        b.store(y, i * n + j, b.acc_read(sum));
+        b.end_loop();
+        b.end_loop();
+        const loopir::Kernel kernel = scheduled(b.finish("product"), {{"i", {true, false, 1}}});
+        const codegen::Source source = emitted(kernel, {.narrow = one.a_turned == one.w_turned});
+        CHECK(has_tiles(source.text));
+        for (int turn = 0; turn < 20; ++turn) {
+            const auto size = [&] { return static_cast<std::int64_t>(turn < 2 ? 1 + turn : 1 + random() % 130); };
+            const std::int64_t rows = size(), columns = size(), steps = turn == 2 ? 0 : size();
+            INFO(rows, " x ", steps, " by ", steps, " x ", columns);
+            const NDArray a = numbers(one.dtype, {rows * steps}, 1);
+            const NDArray c = numbers(one.dtype, {columns * steps}, 2);
+            std::vector<std::int64_t> sizes;
+            for (const Dim& dim : source.sizes) {
+                sizes.push_back(dim.evaluate([&](std::string_view name) {
+                    return name == "m" ? rows : name == "n" ? columns : steps;
+                }));
+            }
+            const std::vector<float> empty(static_cast<std::size_t>(rows * columns), -1.0f);
+            const auto results =
+                run_in_each_order(source, {bytes_of(a), bytes_of(c), Data::of(empty)}, sizes).at(2).as<float>();
+            const Matrices reference{1,
+                                     rows,
+                                     columns,
+                                     steps,
+                                     {0, one.a_turned ? 1 : steps, one.a_turned ? rows : 1},
+                                     {0, one.w_turned ? 1 : columns, one.w_turned ? steps : 1}};
+            for (std::int64_t flat = 0; flat < rows * columns; ++flat) {
+                const Expected expected = reference(a, c, flat);
+                const double result = results[static_cast<std::size_t>(flat)];
+                const bool close = std::abs(result - expected.value) <= expected.error;
+                if (!close) CHECK_MESSAGE(close, "element ", flat, " is ", result, ", not ", expected.value);
+            }
+        }
+    }
 }
 
 TEST_CASE("products: few rows or columns are sums of their own, over lanes where memory allows") {
@@ -332,25 +403,26 @@ struct Convolution {
         return channels_last ? ((u * window + v) * inner + c) * filters + o
                              : ((o * inner + c) * window + u) * window + v;
     }
-    Expected operator()(const NDArray& x, const NDArray& w, std::int64_t flat) const {
-        const std::int64_t rows = out(height), columns = out(width);
-        const std::int64_t o = channels_last ? flat % filters : flat / (rows * columns) % filters;
-        const std::int64_t place = channels_last ? flat / filters : flat;
-        const std::int64_t left = place % columns, top = place / columns % rows;
-        const std::int64_t n = channels_last ? place / columns / rows : place / columns / rows / filters;
-        SumOfProducts sum;
-        for (std::int64_t c = 0; c < channels / groups; ++c) {
-            for (std::int64_t u = 0; u < window; ++u) {
-                for (std::int64_t v = 0; v < window; ++v) {
-                    const std::int64_t y = top * stride + u * dilation - padding;
-                    const std::int64_t z = left * stride + v * dilation - padding;
-                    const bool inside = y >= 0 && y < height && z >= 0 && z < width;
-                    const std::int64_t channel = o / (filters / groups) * (channels / groups) + c;
-                    sum.add(inside ? x.at(x_at(n, channel, y, z)) : 0, w.at(w_at(o, c, u, v)));
+    // Calls `use` with (result, element of the image, weight) for every product.
+    void for_each_product(const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& use) const {
+        const std::int64_t rows = out(height), columns = out(width), inner = channels / groups;
+        const std::int64_t results = images * filters * rows * columns;
+        for (std::int64_t result = 0; result < results; ++result) {
+            const std::int64_t o = channels_last ? result % filters : result / (rows * columns) % filters;
+            const std::int64_t place = channels_last ? result / filters : result;
+            const std::int64_t left = place % columns, top = place / columns % rows;
+            const std::int64_t n = place / columns / rows / (channels_last ? 1 : filters);
+            for (std::int64_t c = 0; c < inner; ++c) {
+                for (std::int64_t u = 0; u < window; ++u) {
+                    for (std::int64_t v = 0; v < window; ++v) {
+                        const std::int64_t y = top * stride + u * dilation - padding;
+                        const std::int64_t x = left * stride + v * dilation - padding;
+                        if (y < 0 || y >= height || x < 0 || x >= width) continue;
+                        use(result, x_at(n, o / (filters / groups) * inner + c, y, x), w_at(o, c, u, v));
+                    }
                 }
             }
         }
-        return sum.expected();
     }
 };
 
@@ -363,9 +435,15 @@ void check_convolution(const Convolution& convolution, DType dtype, Form form = 
     const Tensor y =
         conv2d(x, w, {convolution.stride}, {convolution.dilation}, Ints{convolution.padding}, convolution.groups,
                convolution.channels_last ? "NHWC" : "NCHW", convolution.channels_last ? "HWIO" : "OIHW");
+    std::vector<SumOfProducts> sums(
+        static_cast<std::size_t>(convolution.images * convolution.filters * convolution.out(convolution.height) *
+                                 convolution.out(convolution.width)));
+    convolution.for_each_product([&](std::int64_t result, std::int64_t from, std::int64_t by) {
+        sums[static_cast<std::size_t>(result)].add(image.at(from), weights.at(by));
+    });
     // A plain epilogue that keeps errors as they are.
     check(graph, {{x, image}, {w, weights}}, relu(y), form, [&](std::int64_t flat) {
-        Expected expected = convolution(image, weights, flat);
+        Expected expected = sums[static_cast<std::size_t>(flat)].expected();
         expected.value = std::max(expected.value, 0.0);
         return expected;
     });
@@ -395,32 +473,15 @@ TEST_CASE("products: gradients of a convolution") {
     const Tensor x = graph.placeholder(shape_of(image), f32, "image");
     const Tensor w = graph.placeholder(shape_of(weights), f32, "weights");
     const Tensor g = graph.placeholder(Shape{2, 8, 8, 12}, f32, "gradient");
-    const auto each = [&](std::int64_t flat, bool of_weights) {
-        SumOfProducts sum;
-        for (std::int64_t n = 0; n < 2; ++n) {
-            for (std::int64_t place = 0; place < 8 * 8; ++place) {
-                for (std::int64_t u = 0; u < 3; ++u) {
-                    for (std::int64_t v = 0; v < 3; ++v) {
-                        const std::int64_t top = place / 8 + u - 1, left = place % 8 + v - 1;
-                        if (top < 0 || top >= 8 || left < 0 || left >= 8) continue;
-                        for (std::int64_t o = 0; o < 12; ++o) {
-                            for (std::int64_t c = 0; c < 8; ++c) {
-                                const std::int64_t from = convolution.x_at(n, c, top, left);
-                                const std::int64_t by = convolution.w_at(o, c, u, v);
-                                const double slope = gradient.at((n * 64 + place) * 12 + o);
-                                if (of_weights && by == flat) sum.add(image.at(from), slope);
-                                if (!of_weights && from == flat) sum.add(weights.at(by), slope);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        return sum.expected();
-    };
+    std::vector<SumOfProducts> of_image(static_cast<std::size_t>(image.size()));
+    std::vector<SumOfProducts> of_weights(static_cast<std::size_t>(weights.size()));
+    convolution.for_each_product([&](std::int64_t result, std::int64_t from, std::int64_t by) {
+        of_image[static_cast<std::size_t>(from)].add(weights.at(by), gradient.at(result));
+        of_weights[static_cast<std::size_t>(by)].add(image.at(from), gradient.at(result));
+    });
     const Feeds feeds{{x, image}, {w, weights}, {g, gradient}};
     check(graph, feeds, conv2d_weights_gradient(g, x, w, {1}, {1}, Ints{1}, 1, "NHWC", "HWIO"), Form::tiles,
-          [&](std::int64_t flat) { return each(flat, true); });
+          [&](std::int64_t flat) { return of_weights[static_cast<std::size_t>(flat)].expected(); });
     check(graph, feeds, conv2d_data_gradient(g, w, x, {1}, {1}, Ints{1}, 1, "NHWC", "HWIO"), Form::tiles,
-          [&](std::int64_t flat) { return each(flat, false); });
+          [&](std::int64_t flat) { return of_image[static_cast<std::size_t>(flat)].expected(); });
 }
