@@ -268,6 +268,11 @@ TEST_CASE("products: nothing to add up gives zeros") {
     check_matmul(f32, 20, 20, 0, false, false, Form::loops);
 }
 
+TEST_CASE("products: few results of many steps are added up in chunks") {
+    check_matmul(f32, 24, 20, 2400, true, false);
+    check_matmul(DType::float16, 40, 9, 2050, true, false);
+}
+
 TEST_CASE("products: integers are exact, and stay as they are") {
     Graph graph;
     const NDArray a = numbers(DType::int32, {20, 30}, 1);
