@@ -94,9 +94,10 @@ void Emitter::declare_tiles(const TiledFactor& rows, const TiledFactor& columns)
         line(concat(dialect_.group_array(dialect_.tile_type(product_->element)), " ", factor->tile, "[",
                     along_steps ? factor->tile_lines : slice, " * ", factor->pitch, "];"));
     }
+    constant(local_name("width"), concat(columns.tile_lines, " / ", ProductPlan::simd_columns));
     constexpr int simdgroups = ProductPlan::simd_rows * ProductPlan::simd_columns;
     line(concat(dialect_.group_array(type(DType::float32)), " ", local_name("results"), "[", simdgroups, " * ",
-                dialect_.matrix_side(), " * ", columns.tile_lines, " / ", ProductPlan::simd_columns, "];"));
+                dialect_.matrix_side(), " * ", local_name("width"), "];"));
     const auto count = [&](const std::string& name, const AxisGroup& group) {
         note_magnitude(count_of(group));
         std::string names;
@@ -140,8 +141,8 @@ void Emitter::emit_tile_position(const TiledFactor& rows, const TiledFactor& col
 
 // Calls `inside` in loops over all matrices of the simdgroup.
 void Emitter::for_each_sum(const TiledFactor& rows, const TiledFactor& columns, const std::string& statement) {
-    emit_unrolled(local_name("m"), rows.parts,
-                  [&] { emit_unrolled(local_name("n"), columns.parts, [&] { line(statement); }); });
+    emit_unrolled(local_name("r"), rows.parts,
+                  [&] { emit_unrolled(local_name("c"), columns.parts, [&] { line(statement); }); });
 }
 
 void Emitter::emit_unrolled(const std::string& counter, int count, const std::function<void()>& inside) {
@@ -152,7 +153,7 @@ void Emitter::emit_unrolled(const std::string& counter, int count, const std::fu
 }
 
 void Emitter::emit_sums(const TiledFactor& rows, const TiledFactor& columns) {
-    const std::string sum = concat(local_name("sums"), "[", local_name("m"), "][", local_name("n"), "]");
+    const std::string sum = concat(local_name("sums"), "[", local_name("r"), "][", local_name("c"), "]");
     line(concat(dialect_.matrix_type(DType::float32), " ", local_name("sums"), "[", rows.parts, "][", columns.parts,
                 "];"));
     for_each_sum(rows, columns, concat(sum, " = ", dialect_.zero_matrix(), ";"));
@@ -166,11 +167,11 @@ void Emitter::emit_sums(const TiledFactor& rows, const TiledFactor& columns) {
     const std::string& step = local_name("step");
     line(dialect_.unroll());
     open(concat("for (int ", step, " = 0; ", step, " < ", slice, "; ", step, " += ", dialect_.matrix_side(), ")"));
-    emit_matrix_loads(rows, local_name("m"), rows.staging.along_steps);
-    emit_matrix_loads(columns, local_name("n"), !columns.staging.along_steps);
+    emit_matrix_loads(rows, local_name("r"), rows.staging.along_steps);
+    emit_matrix_loads(columns, local_name("c"), !columns.staging.along_steps);
     for_each_sum(rows, columns,
-                 dialect_.multiply_accumulate(sum, concat(rows.matrices, "[", local_name("m"), "]"),
-                                              concat(columns.matrices, "[", local_name("n"), "]")));
+                 dialect_.multiply_accumulate(sum, concat(rows.matrices, "[", local_name("r"), "]"),
+                                              concat(columns.matrices, "[", local_name("c"), "]")));
     close();
     line(dialect_.barrier(false));
     close();
@@ -225,7 +226,7 @@ void Emitter::emit_staging(const TiledFactor& factor) {
     emit_staged(factor, line_number, step_number);
     if (!inside.empty()) {
         open_else();
-        const std::string zero = concat(dialect_.tile_type(product_->element), "(0)");
+        const std::string zero = staged(dialect_.real(0));
         const std::string& part = local_name("part");
         line(together > 1 ? concat("for (int ", part, " = 0; ", part, " < ", together, "; ++", part, ") ",
                                    local_name("to"), "[", part, "] = ", zero, ";")
@@ -235,22 +236,23 @@ void Emitter::emit_staging(const TiledFactor& factor) {
     close();
 }
 
+// A float32 as an element of a tile.
+std::string Emitter::staged(const std::string& number) const {
+    return product_->element == DType::float32 ? number
+                                               : concat(dialect_.tile_type(product_->element), "(", number, ")");
+}
+
 void Emitter::emit_staged(const TiledFactor& factor, const std::string& line_number, const std::string& step_number) {
     const AxisGroup& steps = product_->product.steps;
     const bool along_steps = factor.staging.along_steps;
     const auto emit_values = [&] {
         for (const ValueId id : factor.factor.values) emit(loopir::Let{id});
     };
-    const std::string element_type = dialect_.tile_type(product_->element);
-    const auto staged = [&] {
-        const std::string& text = value(factor.factor.value);
-        return product_->element == DType::float32 ? text : concat(element_type, "(", text, ")");
-    };
     if (!factor.staging.wide) {
         emit_digits(factor.lines, line_number);
         emit_digits(steps, step_number);
         emit_values();
-        line(concat(local_name("to"), "[0] = ", staged(), ";"));
+        line(concat(local_name("to"), "[0] = ", staged(value(factor.factor.value)), ";"));
         return;
     }
     const AxisGroup& moving = along_steps ? steps : factor.lines;
@@ -260,28 +262,28 @@ void Emitter::emit_staged(const TiledFactor& factor, const std::string& line_num
     const std::string left = moving.is_multiple_of(wide_count) ? "" : emit_left(first, end);
     emit_four({*factor.staging.wide, moving, first, left}, [&] {
         emit_values();
+        const std::string& part = local_name("part");
+        const std::string& number = value(factor.factor.value);
         const std::string text =
-            left.empty() ? staged()
-                         : concat(local_name("part"), " < ", left, " ? ", staged(), " : ", element_type, "(0)");
-        line(concat(local_name("to"), "[", local_name("part"), "] = ", text, ";"));
+            left.empty() ? number : concat(part, " < ", left, " ? ", number, " : ", dialect_.real(0));
+        line(concat(local_name("to"), "[", part, "] = ", staged(text), ";"));
     });
 }
 
 // Each simdgroup finishes its sums by itself, one row of matrices after the other.
 void Emitter::emit_results(const TiledFactor& rows, const TiledFactor& columns) {
     const int side = dialect_.matrix_side();
-    const std::string& m = local_name("m");
-    const std::string& n = local_name("n");
+    const std::string& r = local_name("r");
+    const std::string& c = local_name("c");
     const std::string& mine = local_name("simdgroup_results");
     const std::string& width = local_name("width");
     line("// Each simdgroup finishes its sums, a row of matrices after the other.");
-    line(concat("constexpr int ", width, " = ", columns.tile_lines, " / ", ProductPlan::simd_columns, ";"));
     line(concat(dialect_.group_pointer(type(DType::float32)), " ", mine, " = ", local_name("results"),
                 " + int(simdgroup) * ", side, " * ", width, ";"));
-    emit_unrolled(m, rows.parts, [&] {
-        emit_unrolled(n, columns.parts, [&] {
-            line(dialect_.store_matrix(concat(local_name("sums"), "[", m, "][", n, "]"),
-                                       concat(mine, " + ", side, " * ", n), width));
+    emit_unrolled(r, rows.parts, [&] {
+        emit_unrolled(c, columns.parts, [&] {
+            line(dialect_.store_matrix(concat(local_name("sums"), "[", r, "][", c, "]"),
+                                       concat(mine, " + ", side, " * ", c), width));
         });
         line(dialect_.simdgroup_barrier());
         emit_result_stores(rows, columns);
@@ -305,7 +307,7 @@ void Emitter::emit_result_stores(const TiledFactor& rows, const TiledFactor& col
         return called;
     };
     const std::string row =
-        number(rows, false, concat(dialect_.matrix_side(), " * ", local_name("m"), " + ", element, " / ", width));
+        number(rows, false, concat(dialect_.matrix_side(), " * ", local_name("r"), " + ", element, " / ", width));
     const std::string column = number(columns, together > 1, concat(element, " % ", width));
     std::string outside = rows.whole ? "" : concat(row, " >= ", rows.count);
     if (!columns.whole) outside += concat(outside.empty() ? "" : " || ", column, " >= ", columns.count);

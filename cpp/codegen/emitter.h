@@ -130,6 +130,7 @@ private:
     void emit_result_stores(const TiledFactor& rows, const TiledFactor& columns);
     void for_each_sum(const TiledFactor& rows, const TiledFactor& columns, const std::string& statement);
     void emit_unrolled(const std::string& counter, int count, const std::function<void()>& inside);
+    std::string staged(const std::string& number) const;
     std::string sources(const Product::Factor& factor) const;
     std::string count_text(const AxisGroup& group);
     SizeExpr count_of(const AxisGroup& group) const;

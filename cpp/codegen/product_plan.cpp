@@ -3,6 +3,7 @@
 #include "codegen/product_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace topstitch::codegen {
 
@@ -16,6 +17,8 @@ namespace {
 // Smaller products would leave most of each matrix empty.
 constexpr std::int64_t min_side = 8;
 constexpr std::int64_t min_steps = 8;
+// Elements from one read to the next that still share lines of the cache.
+constexpr std::int64_t near = 4;
 // Large tiles read less, but there must be so many of them to occupy a machine.
 constexpr int small_tile = 32;
 constexpr int large_tile = 64;
@@ -105,14 +108,18 @@ private:
         staging.along_steps = staging.wide.has_value();
         if (staging.along_steps) return staging;
         staging.wide = find_wide(kernel_, facts_, lines, factor.values, {});
-        staging.along_steps = !staging.wide && contiguous_loads(factor, plan_.product.steps.last()) >
-                                                   contiguous_loads(factor, lines.last());
+        staging.along_steps =
+            !staging.wide && near_loads(factor, plan_.product.steps.last()) > near_loads(factor, lines.last());
         return staging;
     }
 
-    std::ptrdiff_t contiguous_loads(const Product::Factor& factor, const Axis& axis) const {
+    // Loads that go in short steps along the axis, and for a while.
+    std::ptrdiff_t near_loads(const Product::Factor& factor, const Axis& axis) const {
+        if (axis.extent.is_known() && axis.extent.value() < min_side) return 0;
         return std::count_if(factor.values.begin(), factor.values.end(), [&](ValueId value) {
-            return instr(value).op == ScalarOp::load && instr(value).index.coefficient_of(axis.var) == Dim(1);
+            if (instr(value).op != ScalarOp::load) return false;
+            const Dim step = instr(value).index.coefficient_of(axis.var);
+            return step.is_known() && step.value() != 0 && std::abs(step.value()) <= near;
         });
     }
 

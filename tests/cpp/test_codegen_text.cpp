@@ -8,6 +8,7 @@
 #include "test_codegen_support.h"
 #include "test_kernel_support.h"
 #include "test_loopir_support.h"
+#include "test_support.h"
 
 using namespace topstitch;
 using namespace topstitch::codegen;
@@ -239,4 +240,161 @@ TEST_CASE("Metal: argmax of short rows, joined within one simdgroup") {
           "        best[i] = v3;\n"
           "    }\n"
           "}\n");
+}
+
+TEST_CASE("Metal: a product with bias and relu, in tiles of the group's memory and matrices of its simdgroups") {
+    Builder b;
+    const Dim n = Dim::symbol("n");
+    const int x = b.add_buffer({"x", DType::float16, Role::input, n * 784});
+    const int w = b.add_buffer({"w", DType::float16, Role::input, 784 * 100});
+    const int bias = b.add_buffer({"bias", f32, Role::input, 100});
+    const int y = b.add_buffer({"y", f32, Role::output, n * 100});
+    const Index i = b.begin_loop("i", n);
+    const Index j = b.begin_loop("j", 100);
+    const int sum = b.add_accumulator(Combiner::sum, f32);
+    b.init_acc(sum);
+    const Index k = b.begin_loop("k", 784);
+    b.accumulate(sum, b.mul(b.load(x, i * Dim(784) + k), b.load(w, k * Dim(100) + j)));
+    b.end_loop();
+    const ValueId z = b.add(b.acc_read(sum), b.load(bias, j));
+    b.store(y, i * Dim(100) + j, b.op(ScalarOp::max, z, b.constant(0, f32)));
+    b.end_loop();
+    b.end_loop();
+    const Kernel kernel = scheduled(b.finish("linear"), {{"i", {true, false, 1}}, {"j", {false, true, 1}}});
+    const Source source = emitted(kernel, {.narrow = true});
+    CHECK(contains(source.text, "#include <metal_simdgroup_matrix>\n"));
+    CHECK(kernel_text(source) ==
+          "// linear\n"
+          "kernel void linear(device const half* x [[buffer(0)]],  // x: float16[784*n]\n"
+          "                   device const half* w [[buffer(1)]],  // w: float16[78400]\n"
+          "                   device const float* bias [[buffer(2)]],  // bias: float32[100]\n"
+          "                   device float* y [[buffer(3)]],  // y: float32[100*n]\n"
+          "                   constant Sizes& sizes [[buffer(4)]],\n"
+          "                   uint group [[threadgroup_position_in_grid]],\n"
+          "                   uint thread_index [[thread_index_in_threadgroup]],\n"
+          "                   uint lane [[thread_index_in_simdgroup]],\n"
+          "                   uint simdgroup [[simdgroup_index_in_threadgroup]]) {\n"
+          "    const int n = int(sizes.n);\n"
+          "    // x times w, a tile of the result for each group of threads.\n"
+          "    constexpr int tile_rows = 32;\n"
+          "    constexpr int tile_columns = 32;\n"
+          "    constexpr int slice = 16;\n"
+          "    constexpr int row_pitch = slice + 4;\n"
+          "    threadgroup half row_tile[tile_rows * row_pitch];\n"
+          "    constexpr int column_pitch = tile_columns + 4;\n"
+          "    threadgroup half column_tile[slice * column_pitch];\n"
+          "    constexpr int width = tile_columns / 2;\n"
+          "    threadgroup float results[4 * 8 * width];\n"
+          "    const int rows = n;  // i\n"
+          "    const int columns = 100;  // j\n"
+          "    const int steps = 784;  // k\n"
+          "    const int row_tiles = (rows + tile_rows - 1) / tile_rows;\n"
+          "    const int column_tiles = (columns + tile_columns - 1) / tile_columns;\n"
+          "    const int first_row = int(group) / column_tiles % row_tiles * tile_rows;\n"
+          "    const int first_column = int(group) % column_tiles * tile_columns;\n"
+          "    const int part_row = int(simdgroup) / 2 * (tile_rows / 2);\n"
+          "    const int part_column = int(simdgroup) % 2 * (tile_columns / 2);\n"
+          "    simdgroup_matrix<float, 8, 8> sums[2][2];\n"
+          "    #pragma unroll\n"
+          "    for (int r = 0; r < 2; ++r) {\n"
+          "        #pragma unroll\n"
+          "        for (int c = 0; c < 2; ++c) {\n"
+          "            sums[r][c] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);\n"
+          "        }\n"
+          "    }\n"
+          "    for (int first_step = 0; first_step < steps; first_step += slice) {\n"
+          "        // A slice of x\n"
+          "        for (int element = int(thread_index) * 4; element < tile_rows * slice; element += 512) {\n"
+          "            threadgroup half* to = row_tile + element / slice * row_pitch + element % slice;\n"
+          "            const int i = first_row + element / slice;\n"
+          "            const int k_first = first_step + element % slice;\n"
+          "            if (i < rows) {\n"
+          "                const half4 x_4 = half4(*(device const packed_half4*)(x + i * 784 + k_first));\n"
+          "                #pragma unroll\n"
+          "                for (int part = 0; part < 4; ++part) {\n"
+          "                    const float v2 = float(x_4[part]);\n"
+          "                    to[part] = half(v2);\n"
+          "                }\n"
+          "            } else {\n"
+          "                for (int part = 0; part < 4; ++part) to[part] = half(0.0f);\n"
+          "            }\n"
+          "        }\n"
+          "        // A slice of w\n"
+          "        for (int element = int(thread_index) * 4; element < tile_columns * slice; element += 512) {\n"
+          "            threadgroup half* to = column_tile + element / tile_columns * column_pitch + element % "
+          "tile_columns;\n"
+          "            const int j_first = first_column + element % tile_columns;\n"
+          "            const int k = first_step + element / tile_columns;\n"
+          "            if (j_first < columns) {\n"
+          "                const half4 w_4 = half4(*(device const packed_half4*)(w + j_first + k * 100));\n"
+          "                #pragma unroll\n"
+          "                for (int part = 0; part < 4; ++part) {\n"
+          "                    const float v1 = float(w_4[part]);\n"
+          "                    to[part] = half(v1);\n"
+          "                }\n"
+          "            } else {\n"
+          "                for (int part = 0; part < 4; ++part) to[part] = half(0.0f);\n"
+          "            }\n"
+          "        }\n"
+          "        threadgroup_barrier(mem_flags::mem_threadgroup);\n"
+          "        #pragma unroll\n"
+          "        for (int step = 0; step < slice; step += 8) {\n"
+          "            simdgroup_matrix<half, 8, 8> row_matrices[2];\n"
+          "            #pragma unroll\n"
+          "            for (int r = 0; r < 2; ++r) {\n"
+          "                simdgroup_load(row_matrices[r], row_tile + (part_row + 8 * r) * row_pitch + step, "
+          "row_pitch);\n"
+          "            }\n"
+          "            simdgroup_matrix<half, 8, 8> column_matrices[2];\n"
+          "            #pragma unroll\n"
+          "            for (int c = 0; c < 2; ++c) {\n"
+          "                simdgroup_load(column_matrices[c], column_tile + step * column_pitch + (part_column + 8 * "
+          "c), column_pitch);\n"
+          "            }\n"
+          "            #pragma unroll\n"
+          "            for (int r = 0; r < 2; ++r) {\n"
+          "                #pragma unroll\n"
+          "                for (int c = 0; c < 2; ++c) {\n"
+          "                    simdgroup_multiply_accumulate(sums[r][c], row_matrices[r], column_matrices[c], "
+          "sums[r][c]);\n"
+          "                }\n"
+          "            }\n"
+          "        }\n"
+          "        threadgroup_barrier(mem_flags::mem_threadgroup);\n"
+          "    }\n"
+          "    // Each simdgroup finishes its sums, a row of matrices after the other.\n"
+          "    threadgroup float* simdgroup_results = results + int(simdgroup) * 8 * width;\n"
+          "    #pragma unroll\n"
+          "    for (int r = 0; r < 2; ++r) {\n"
+          "        #pragma unroll\n"
+          "        for (int c = 0; c < 2; ++c) {\n"
+          "            simdgroup_store(sums[r][c], simdgroup_results + 8 * c, width);\n"
+          "        }\n"
+          "        simdgroup_barrier(mem_flags::mem_threadgroup);\n"
+          "        for (int element = int(lane) * 4; element < 8 * width; element += 128) {\n"
+          "            const int i = first_row + part_row + 8 * r + element / width;\n"
+          "            const int j_first = first_column + part_column + element % width;\n"
+          "            if (i >= rows || j_first >= columns) continue;\n"
+          "            const float4 bias_4 = float4(*(device const packed_float4*)(bias + j_first));\n"
+          "            float4 y_4;\n"
+          "            #pragma unroll\n"
+          "            for (int part = 0; part < 4; ++part) {\n"
+          "                const float a0 = simdgroup_results[element + part];\n"
+          "                const float v4 = bias_4[part];\n"
+          "                const float v5 = a0;\n"
+          "                const float v6 = v5 + v4;\n"
+          "                const float v7 = maximum_float(v6, 0.0f);\n"
+          "                y_4[part] = v7;\n"
+          "            }\n"
+          "            *(device packed_float4*)(y + i * 100 + j_first) = y_4;\n"
+          "        }\n"
+          "        simdgroup_barrier(mem_flags::mem_threadgroup);\n"
+          "    }\n"
+          "}\n");
+    CHECK(source.launch.groups);
+    CHECK(source.launch.group_threads == 128);
+    // Tiles of 32 rows by 32 columns.
+    CHECK(source.launch.x.evaluate(std::vector<std::int64_t>{33, 0}) == 2 * 4);
+    CHECK(source.launch.x.evaluate(std::vector<std::int64_t>{0, 0}) == 0);
+    CHECK(source.launch.static_group_bytes == 2 * (32 * 20 + 16 * 36) + 4 * (4 * 8 * 16));
 }
