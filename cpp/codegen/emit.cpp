@@ -117,6 +117,12 @@ Launch Emitter::launch() const {
     return launch;
 }
 
+// The type of the matrices, if there are any.
+std::optional<DType> Emitter::matrices() const {
+    const bool tiles = product_ != nullptr && product_->form == ProductPlan::Form::tiles;
+    return tiles ? std::optional(product_->element) : std::nullopt;
+}
+
 bool Source::fits_narrow(std::span<const std::int64_t> size_arguments) const {
     return std::all_of(magnitudes.begin(), magnitudes.end(),
                        [&](const SizeExpr& bound) { return bound.evaluate(size_arguments) <= most_narrow; });
@@ -138,9 +144,8 @@ Source Emitter::run() {
     source.magnitudes = magnitudes_;
     const KernelHead head = this->head();
     if (head.sizes) source.sizes_slot = static_cast<int>(head.buffers.size());
-    source.text = concat(dialect_.prologue(product_ != nullptr ? std::optional(product_->element) : std::nullopt), "\n",
-                         sizes_struct(), helpers_.text(), "// ", comment_text(kernel_.name), "\n", dialect_.head(head),
-                         declarations(), body_, "}\n");
+    source.text = concat(dialect_.prologue(matrices()), "\n", sizes_struct(), helpers_.text(), "// ",
+                         comment_text(kernel_.name), "\n", dialect_.head(head), declarations(), body_, "}\n");
     return source;
 }
 
@@ -172,7 +177,7 @@ std::variant<Source, Refusal> emit(const Kernel& kernel, const Dialect& dialect,
     const Kernel joined = join_blocks(ready);
     const LoopFacts joined_facts(joined);
     if (const std::optional<ProductPlan> product = plan_product(joined, joined_facts)) {
-        const GridPlan plan(joined, joined_facts, dialect.limits(), ProductPlan::group_threads(dialect.limits()));
+        const GridPlan plan(joined, joined_facts, dialect.limits(), product->group_threads(dialect.limits()));
         return source(joined, joined_facts, plan, &*product);
     }
     const LoopFacts facts(ready);

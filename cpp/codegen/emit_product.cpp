@@ -24,12 +24,6 @@ struct Emitter::TiledFactor {
     bool whole = false;  // tiles are never cut off
 };
 
-std::string Emitter::count_text(const AxisGroup& group) {
-    std::string text;
-    for (const Axis& axis : group.axes()) text += concat(text.empty() ? "" : " * ", dim_text(axis.extent, false));
-    return text;
-}
-
 SizeExpr Emitter::count_of(const AxisGroup& group) const {
     SizeExpr count = 1;
     for (const Axis& axis : group.axes()) count = count * size(axis.extent);
@@ -48,10 +42,19 @@ std::string Emitter::sources(const Product::Factor& factor) const {
 }
 
 void Emitter::emit_product() {
-    const Product& product = product_->product;
-    line(concat("// ", sources(product.row_factor), " times ", sources(product.column_factor),
-                ", a tile of the result for each group of threads."));
+    const bool tiles = product_->form == ProductPlan::Form::tiles;
+    line(concat("// ", sources(product_->product.row_factor), " times ", sources(product_->product.column_factor),
+                ", a ", tiles ? "tile" : "strip", " of the result for each group of threads."));
     in_spread_ = true;  // each thread does something else
+    if (tiles) {
+        emit_tile();
+    } else {
+        emit_strip();
+    }
+}
+
+void Emitter::emit_tile() {
+    const Product& product = product_->product;
     const int side = dialect_.matrix_side();
     const auto tiled = [&](const Product::Factor& factor, const Staging& staging, const AxisGroup& lines,
                            const std::string& what, int tile, int simdgroups) {
@@ -98,15 +101,20 @@ void Emitter::declare_tiles(const TiledFactor& rows, const TiledFactor& columns)
     constexpr int simdgroups = ProductPlan::simd_rows * ProductPlan::simd_columns;
     line(concat(dialect_.group_array(type(DType::float32)), " ", local_name("results"), "[", simdgroups, " * ",
                 dialect_.matrix_side(), " * ", local_name("width"), "];"));
-    const auto count = [&](const std::string& name, const AxisGroup& group) {
-        note_magnitude(count_of(group));
-        std::string names;
-        for (const Axis& axis : group.axes()) names += concat(names.empty() ? "" : ", ", var(axis.var));
-        line(concat("const ", index_type(), " ", name, " = ", count_text(group), ";  // ", names));
-    };
-    count(rows.count, rows.lines);
-    count(columns.count, columns.lines);
-    count(local_name("steps"), product_->product.steps);
+    emit_count(rows.count, rows.lines);
+    emit_count(columns.count, columns.lines);
+    emit_count(local_name("steps"), product_->product.steps);
+}
+
+void Emitter::emit_count(const std::string& name, const AxisGroup& group) {
+    note_magnitude(count_of(group));
+    std::string text;
+    std::string names;
+    for (const Axis& axis : group.axes()) {
+        text += concat(text.empty() ? "" : " * ", dim_text(axis.extent, false));
+        names += concat(names.empty() ? "" : ", ", var(axis.var));
+    }
+    line(concat("const ", index_type(), " ", name, " = ", text, ";  // ", names));
 }
 
 // Which tile of the result the group computes, and which part of it the simdgroup.
@@ -125,13 +133,7 @@ void Emitter::emit_tile_position(const TiledFactor& rows, const TiledFactor& col
     const std::string group = concat(index_type(), "(group)");
     define(rows.first, concat(group, " / ", column_tiles, " % ", row_tiles, " * ", rows.tile_lines));
     define(columns.first, concat(group, " % ", column_tiles, " * ", columns.tile_lines));
-    const AxisGroup& batch = product_->product.batch;
-    if (!batch.empty()) {
-        const bool one = batch.axes().size() == 1;
-        const std::string number = one ? var(batch.last().var) : local_name("batch");
-        define(number, concat(group, " / ", column_tiles, " / ", row_tiles));
-        emit_digits(batch, number);
-    }
+    emit_batch(concat(group, " / ", column_tiles, " / ", row_tiles));
     const auto part = [&](const TiledFactor& factor, const std::string& text, int simdgroups) {
         line(concat("const int ", factor.part, " = ", text, " * (", factor.tile_lines, " / ", simdgroups, ");"));
     };
@@ -139,7 +141,20 @@ void Emitter::emit_tile_position(const TiledFactor& rows, const TiledFactor& col
     part(columns, concat("int(simdgroup) % ", ProductPlan::simd_columns), ProductPlan::simd_columns);
 }
 
-// Calls `inside` in loops over all matrices of the simdgroup.
+void Emitter::emit_batch(const std::string& text) {
+    const AxisGroup& batch = product_->product.batch;
+    if (batch.empty()) return;
+    const std::string number = number_name(batch, "batch");
+    line(concat("const ", index_type(), " ", number, " = ", text, ";"));
+    emit_digits(batch, number);
+}
+
+// What the number that stands for the group's variables is called: like the only one, or by what it counts.
+std::string Emitter::number_name(const AxisGroup& group, const std::string& what) {
+    return group.axes().size() == 1 ? var(group.last().var) : local_name(what);
+}
+
+// The statement in loops over all matrices of the simdgroup.
 void Emitter::for_each_sum(const TiledFactor& rows, const TiledFactor& columns, const std::string& statement) {
     emit_unrolled(local_name("r"), rows.parts,
                   [&] { emit_unrolled(local_name("c"), columns.parts, [&] { line(statement); }); });
@@ -208,8 +223,7 @@ void Emitter::emit_staging(const TiledFactor& factor) {
                 factor.tile, " + ", outer, " * ", factor.pitch, " + ", inner, ";"));
     // The number of the line and that of the step: of the first of several, where they go along it.
     const auto number = [&](const AxisGroup& group, const std::string& what, bool first, const std::string& text) {
-        const bool one = group.axes().size() == 1;
-        const std::string name = one ? var(group.last().var) : local_name(what + "_number");
+        const std::string name = number_name(group, what + "_number");
         const std::string called = first && together > 1 ? local_name(name + "_first") : name;
         line(concat("const ", index_type(), " ", called, " = ", text, ";"));
         return called;
@@ -300,8 +314,7 @@ void Emitter::emit_result_stores(const TiledFactor& rows, const TiledFactor& col
     open(concat("for (int ", element, " = ", lane, "; ", element, " < ", dialect_.matrix_side(), " * ", width, "; ",
                 element, " += ", together * dialect_.limits().simd_width, ")"));
     const auto number = [&](const TiledFactor& factor, bool first, const std::string& text) {
-        const bool one = factor.lines.axes().size() == 1;
-        const std::string name = one ? var(factor.lines.last().var) : local_name(factor.line + "_number");
+        const std::string name = number_name(factor.lines, factor.line + "_number");
         const std::string called = first ? local_name(name + "_first") : name;
         line(concat("const ", index_type(), " ", called, " = ", factor.first, " + ", factor.part, " + ", text, ";"));
         return called;
@@ -313,21 +326,23 @@ void Emitter::emit_result_stores(const TiledFactor& rows, const TiledFactor& col
     if (!columns.whole) outside += concat(outside.empty() ? "" : " || ", column, " >= ", columns.count);
     if (!outside.empty()) line(concat("if (", outside, ") continue;"));
     emit_digits(rows.lines, row);
-    const Product& product = product_->product;
-    const auto emit_stores = [&](const std::string& sum) {
-        line(concat("const ", type(DType::float32), " ", acc_name(product.sum), " = ", sum, ";"));
-        for (const ValueId id : product.result_values) emit(loopir::Let{id});
-        for (const loopir::Store* store : product.stores) emit(*store);
-    };
     if (together == 1) {
         emit_digits(columns.lines, column);
-        emit_stores(concat(mine, "[", element, "]"));
+        emit_result(concat(mine, "[", element, "]"));
     } else {
         const std::string left = columns.lines.is_multiple_of(wide_count) ? "" : emit_left(column, columns.count);
         emit_four({*product_->wide_results, columns.lines, column, left},
-                  [&] { emit_stores(concat(mine, "[", element, " + ", local_name("part"), "]")); });
+                  [&] { emit_result(concat(mine, "[", element, " + ", local_name("part"), "]")); });
     }
     close();
+}
+
+// What is done to a sum.
+void Emitter::emit_result(const std::string& sum) {
+    const Product& product = product_->product;
+    line(concat("const ", type(DType::float32), " ", acc_name(product.sum), " = ", sum, ";"));
+    for (const ValueId id : product.result_values) emit(loopir::Let{id});
+    for (const loopir::Store* store : product.stores) emit(*store);
 }
 
 Launch Emitter::product_launch() const {
@@ -335,8 +350,11 @@ Launch Emitter::product_launch() const {
     Launch launch;
     launch.groups = true;
     launch.group_threads = plan_.group_threads();
-    launch.x = count_of(product.batch) * ceil_div(count_of(product.rows), product_->tile_rows) *
-               ceil_div(count_of(product.columns), product_->tile_columns);
+    const bool tiles = product_->form == ProductPlan::Form::tiles;
+    launch.x = count_of(product.batch);
+    if (tiles) launch.x = launch.x * ceil_div(count_of(product.rows), product_->tile_rows);
+    launch.x = launch.x * ceil_div(count_of(product.columns),
+                                   tiles ? product_->tile_columns : ProductPlan::strip_columns(dialect_.limits()));
     launch.simd_width = dialect_.limits().simd_width;
     launch.static_group_bytes = product_->group_bytes(dialect_);
     return launch;

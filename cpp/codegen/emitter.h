@@ -37,6 +37,7 @@ private:
     KernelHead head() const;
     std::string declarations() const;
     Launch launch() const;
+    std::optional<DType> matrices() const;
 
     // --- emitter.cpp: statements and values.
     void emit_statements(const loopir::Block& block);
@@ -119,6 +120,7 @@ private:
 
     // --- emit_product.cpp
     void emit_product();
+    void emit_tile();
     struct TiledFactor;
     void declare_tiles(const TiledFactor& rows, const TiledFactor& columns);
     void emit_tile_position(const TiledFactor& rows, const TiledFactor& columns);
@@ -132,9 +134,18 @@ private:
     void emit_unrolled(const std::string& counter, int count, const std::function<void()>& inside);
     std::string staged(const std::string& number) const;
     std::string sources(const Product::Factor& factor) const;
-    std::string count_text(const AxisGroup& group);
+    void emit_count(const std::string& name, const AxisGroup& group);
+    void emit_batch(const std::string& text);
+    std::string number_name(const AxisGroup& group, const std::string& what);
     SizeExpr count_of(const AxisGroup& group) const;
     Launch product_launch() const;
+    void emit_result(const std::string& sum);
+
+    // --- emit_strip.cpp
+    void emit_strip();
+    void emit_strip_sums(const std::string& sums);
+    void emit_strip_row(const std::string& number);
+    void emit_strip_results(const std::string& parts);
 
     // --- emit_reductions.cpp
     void emit(const loopir::InitAcc& init);

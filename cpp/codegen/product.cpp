@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace topstitch::codegen {
 
@@ -19,6 +20,11 @@ using loopir::Store;
 using loopir::ValueId;
 using loopir::VarId;
 
+void Product::exchange_factors() {
+    std::swap(rows, columns);
+    std::swap(row_factor, column_factor);
+}
+
 namespace {
 
 class ProductFinder {
@@ -32,11 +38,9 @@ public:
         if (has_locals || facts_.outer().empty() || !find_steps() || !find_factors() || !find_results())
             return std::nullopt;
         classify();
-        if (product_.rows.empty() || product_.columns.empty()) return std::nullopt;
-        if (!is_contiguous(product_.columns) && is_contiguous(product_.rows)) {
-            std::swap(product_.rows, product_.columns);
-            std::swap(product_.row_factor, product_.column_factor);
-        }
+        if (product_.rows.empty() && product_.columns.empty()) return std::nullopt;
+        const bool turned = !is_contiguous(product_.columns) && is_contiguous(product_.rows);
+        if (product_.columns.empty() || turned) product_.exchange_factors();
         return product_;
     }
 
@@ -164,7 +168,7 @@ private:
     }
 
     bool is_contiguous(const AxisGroup& group) const {
-        return product_.stores.front()->index.coefficient_of(group.last().var) == Dim(1);
+        return !group.empty() && product_.stores.front()->index.coefficient_of(group.last().var) == Dim(1);
     }
 
     const Kernel& kernel_;

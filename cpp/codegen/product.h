@@ -24,10 +24,12 @@ struct Product {
     // What is done to each sum.
     std::vector<loopir::ValueId> result_values;
     std::vector<const loopir::Store*> stores;
+
+    void exchange_factors();  // rows become columns
 };
 
 // Nothing when the kernel is something else, or more than that. Columns are what the result is contiguous along, if it
-// is. `kernel` is one without sums in blocks (join_blocks.h).
+// is; there may be no rows, when one factor is a vector. `kernel` is one without sums in blocks (join_blocks.h).
 std::optional<Product> find_product(const loopir::Kernel& kernel, const LoopFacts& facts);
 
 }  // namespace topstitch::codegen

@@ -17,6 +17,8 @@ namespace {
 // Smaller products would leave most of each matrix empty.
 constexpr std::int64_t min_side = 8;
 constexpr std::int64_t min_steps = 8;
+// Shorter sums, and fewer columns, would leave most threads of a strip without work.
+constexpr std::int64_t min_strip = 32;
 // Elements from one read to the next that still share lines of the cache.
 constexpr std::int64_t near = 4;
 // Large tiles read less, but there must be so many of them to occupy a machine.
@@ -34,8 +36,9 @@ public:
 
     std::optional<ProductPlan> run() {
         std::optional<Product> product = find_product(kernel_, facts_);
-        if (!product || !is_worthwhile(*product)) return std::nullopt;
+        if (!product) return std::nullopt;
         plan_.product = *std::move(product);
+        if (!fills_matrices()) return plan_strips();
         choose_tiles();
         choose_element();
         plan_.row_staging = staging(plan_.product.row_factor, plan_.product.rows);
@@ -48,10 +51,26 @@ public:
 private:
     const Instr& instr(ValueId id) const { return kernel_.instrs[static_cast<std::size_t>(id)]; }
 
-    static bool is_worthwhile(const Product& product) {
+    bool fills_matrices() const {
+        const Product& product = plan_.product;
         return product.rows.count().value_or(min_side) >= min_side &&
                product.columns.count().value_or(min_side) >= min_side &&
                product.steps.count().value_or(min_steps) >= min_steps;
+    }
+
+    // Where the other factor is read along the columns; along the steps, lanes of plain loops go.
+    std::optional<ProductPlan> plan_strips() {
+        Product& product = plan_.product;
+        if (product.rows.count().value_or(min_side) >= min_side) product.exchange_factors();
+        const std::int64_t rows = product.rows.count().value_or(min_side);
+        const bool is_long = product.columns.count().value_or(min_strip) >= min_strip &&
+                             product.steps.count().value_or(min_strip) >= min_strip;
+        if (rows < 1 || rows >= min_side || !is_long) return std::nullopt;
+        plan_.form = ProductPlan::Form::strips;
+        plan_.strip_rows = static_cast<int>(rows);
+        plan_.column_staging = staging(product.column_factor, product.columns);
+        if (!plan_.column_staging.wide || plan_.column_staging.along_steps) return std::nullopt;
+        return plan_;
     }
 
     void choose_tiles() {
@@ -131,6 +150,10 @@ private:
 }  // namespace
 
 std::int64_t ProductPlan::group_bytes(const Dialect& dialect) const {
+    if (form == Form::strips) {
+        return std::int64_t{strip_simdgroups} * strip_rows * strip_columns(dialect.limits()) *
+               static_cast<std::int64_t>(sizeof(float));
+    }
     const auto elements = [](const Staging& staging, int lines) {
         return staging.along_steps ? lines * (slice + padding) : slice * (lines + padding);
     };

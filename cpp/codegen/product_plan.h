@@ -1,5 +1,5 @@
-// How a product becomes tiles: a group of threads for each tile of the result, slices of both factors in the group's
-// memory, matrices of sums in registers. Computed before any text is written.
+// How a product becomes tiles: a group of threads for each, slices of both factors in the group's memory, matrices of
+// sums in registers. Products of few rows become strips. Computed before any text is written.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,32 @@ struct Staging {
 };
 
 struct ProductPlan {
+    Product product;
+    // Tiles; or, of a few rows, strips: each lane has some columns of all rows, and simdgroups share out the steps.
+    enum class Form { tiles, strips };
+    Form form = Form::tiles;
+    Staging row_staging, column_staging;
+
+    // --- Tiles.
     // A group has simdgroups in so many rows and columns, each of which has a part of the tile.
     static constexpr int simd_rows = 2;
     static constexpr int simd_columns = 2;
     static constexpr int slice = 16;   // steps whose factors are in memory together
     static constexpr int padding = 4;  // elements between lines of a tile, which then begin in different banks
-
-    Product product;
     int tile_rows = 0;
     int tile_columns = 0;
     DType element = DType::float32;  // of the staged factors
-    Staging row_staging, column_staging;
     std::optional<WideAccesses> wide_results;
 
-    static int group_threads(const Limits& limits) { return simd_rows * simd_columns * limits.simd_width; }
-    // The most that the tiles and the results that are finished together take of the group's memory.
+    // --- Strips.
+    static constexpr int strip_simdgroups = 8;
+    int strip_rows = 0;
+
+    int group_threads(const Limits& limits) const {
+        return (form == Form::tiles ? simd_rows * simd_columns : strip_simdgroups) * limits.simd_width;
+    }
+    static int strip_columns(const Limits& limits) { return limits.simd_width * wide_count; }
+    // The most that what is staged, and sums that are finished together, take of the group's memory.
     std::int64_t group_bytes(const Dialect& dialect) const;
 };
 

@@ -92,7 +92,7 @@ double rounding(DType dtype) {
 
 using Reference = std::function<Expected(std::int64_t flat)>;
 
-enum class Form { tiles, loops };
+enum class Form { tiles, strips, loops };
 
 CompileOptions on_simulation() {
     CompileOptions options;
@@ -107,15 +107,17 @@ std::string source_of(const Graph& graph, const Feeds& feeds, const std::vector<
     return find_executable(graph, fed, targets, operations, on_simulation()).source("metal");
 }
 
-bool has_tiles(const std::string& source) {
-    return contains(source, "simdgroup_multiply_accumulate");
+// That of the product in a source.
+Form form_of(const std::string& source) {
+    if (contains(source, "simdgroup_multiply_accumulate")) return Form::tiles;
+    return contains(source, "constexpr int strip = 128;") ? Form::strips : Form::loops;
 }
 
 void check(const Graph& graph, const Feeds& feeds, const Tensor& target, Form form, const Reference& reference) {
     const NDArray result = run(graph, feeds, {target}, {}, on_simulation()).at(0);
     const std::string source = source_of(graph, feeds, {target});
     INFO(source);
-    CHECK(has_tiles(source) == (form == Form::tiles));
+    CHECK(form_of(source) == form);
     for (std::int64_t k = 0; k < result.size(); ++k) {
         const Expected expected = reference(k);
         const double allowed =
@@ -191,7 +193,7 @@ TEST_CASE("products: large tiles where there are enough of them") {
 
 TEST_CASE("products: rows that only a run knows; sums in blocks") {
     for (const std::int64_t rows : {7, 33}) check_matmul(f32, rows, 40, 600, false, false, Form::tiles, true);
-    check_matmul(f32, 1, 40, 600, false, false, Form::loops, true);
+    check_matmul(f32, 1, 40, 600, false, false, Form::strips, true);
     check_matmul(DType::float16, 5, 70, 24, true, false, Form::tiles, true);
 }
 
@@ -223,7 +225,7 @@ TEST_CASE("products: one kernel for all sizes") {
         b.end_loop();
         const loopir::Kernel kernel = scheduled(b.finish("product"), {{"i", {true, false, 1}}});
         const codegen::Source source = emitted(kernel, {.narrow = one.a_turned == one.w_turned});
-        CHECK(has_tiles(source.text));
+        CHECK(form_of(source.text) == Form::tiles);
         for (int turn = 0; turn < 20; ++turn) {
             const auto size = [&] { return static_cast<std::int64_t>(turn < 2 ? 1 + turn : 1 + random() % 130); };
             const std::int64_t rows = size(), columns = size(), steps = turn == 2 ? 0 : size();
@@ -255,12 +257,37 @@ TEST_CASE("products: one kernel for all sizes") {
     }
 }
 
-TEST_CASE("products: few rows or columns are sums of their own, over lanes where memory allows") {
+TEST_CASE("products: few rows or columns, lanes along the steps where these are contiguous") {
     check_matmul(f32, 1, 50, 300, false, true, Form::loops);
     check_matmul(f32, 50, 1, 301, false, false, Form::loops);
     check_matmul(DType::float16, 3, 40, 129, false, true, Form::loops);
-    check_matmul(f32, 6, 40, 70, false, false, Form::loops);
     check_matmul(f32, 40, 40, 5, false, false, Form::loops);
+}
+
+TEST_CASE("products: few rows or columns in strips, lanes along the others") {
+    check_matmul(f32, 1, 130, 40, false, false, Form::strips);
+    check_matmul(f32, 6, 45, 70, false, false, Form::strips);
+    check_matmul(DType::bfloat16, 7, 300, 33, true, false, Form::strips);
+    check_matmul(DType::float16, 129, 2, 50, true, true, Form::strips);
+    // Whatever is stitched to it, and several axes on each side.
+    Graph graph;
+    const NDArray a = numbers(f32, {2, 3, 37}, 1);
+    const NDArray w = numbers(DType::float16, {37, 5, 9}, 2);
+    const NDArray bias = numbers(f32, {5, 9}, 3);
+    const Tensor x = graph.placeholder(Shape{2, 3, 37}, f32, "x");
+    const Tensor weights = graph.placeholder(Shape{37, 5, 9}, DType::float16, "w");
+    const Tensor b = graph.placeholder(Shape{5, 9}, f32, "bias");
+    const Tensor y = matmul(reshape(x, {6, 37}), reshape(cast(weights, f32) * 0.5, {37, 45}));
+    const Tensor z =
+        relu(transpose(reshape(y, {2, 3, 5, 9}), Ints{2, 0, 3, 1}) + reshape(b, {5, 1, 9, 1}));  // [5, 2, 9, 3]
+    check(graph, {{x, a}, {weights, w}, {b, bias}}, z, Form::strips, [&](std::int64_t flat) {
+        const std::int64_t p = flat / 54, i = flat / 27 % 2, q = flat / 3 % 9, j = flat % 3;
+        SumOfProducts sum;
+        for (std::int64_t k = 0; k < 37; ++k) sum.add(a.at((i * 3 + j) * 37 + k), 0.5 * w.at((k * 5 + p) * 9 + q));
+        Expected expected = sum.expected();
+        expected.value = std::max(expected.value + bias.at(p * 9 + q), 0.0);
+        return expected;
+    });
 }
 
 TEST_CASE("products: nothing to add up gives zeros") {
@@ -370,7 +397,7 @@ TEST_CASE("products: two results, and a variable that is replaced in place") {
     const Tensor square = updated * updated;
     const Feeds feeds{{x, in}, {g, gradient}};
     const auto results = run(graph, feeds, {square}, {step}, on_simulation());
-    CHECK(has_tiles(source_of(graph, feeds, {square}, {step})));
+    CHECK(form_of(source_of(graph, feeds, {square}, {step})) == Form::tiles);
     const NDArray after = run(graph, {}, {w * 1.0}, {}, on_simulation()).at(0);
     const Matrices reference{1, 26, 22, 40, {0, 1, 26}, {0, 22, 1}};
     for (std::int64_t k = 0; k < after.size(); ++k) {
