@@ -383,6 +383,25 @@ TEST_CASE("products: what is stitched to the factors and to the result") {
     CHECK(source.find("kernel void") == source.rfind("kernel void"));
 }
 
+TEST_CASE("products: what lies past the last step adds nothing, though it would not be zero") {
+    // 45 steps are no multiple of four, and both factors are staged along them.
+    Graph graph;
+    const NDArray a = numbers(f32, {18, 45}, 1);
+    const NDArray w = numbers(f32, {38, 45}, 2);
+    const Tensor x = graph.placeholder(Shape{18, 45}, f32, "x");
+    const Tensor y = graph.placeholder(Shape{38, 45}, f32, "w");
+    check(graph, {{x, a}, {y, w}}, matmul(x + 2.0, swap_axes(y + 3.0, 0, 1)), Form::tiles, [&](std::int64_t flat) {
+        SumOfProducts sum;
+        double rounded = 0;
+        for (std::int64_t k = 0; k < 45; ++k) {
+            const double left = a.at(flat / 38 * 45 + k) + 2, right = w.at(flat % 38 * 45 + k) + 3;
+            sum.add(left, right);
+            rounded += 0x1p-23 * left * right;  // of the two factors
+        }
+        return Expected{sum.expected().value, sum.expected().error + 1.01 * rounded};
+    });
+}
+
 TEST_CASE("products: two results, and a variable that is replaced in place") {
     // w <- w - 0.5 x^T g, and its square besides.
     Graph graph;
