@@ -34,10 +34,11 @@ unsigned count(const codegen::SizeExpr& expr, const std::vector<std::int64_t>& s
 }  // namespace
 
 std::vector<Data> run_emitted(const codegen::Source& source, std::vector<Data> buffers,
-                              const std::vector<std::int64_t>& sizes) {
+                              const std::vector<std::int64_t>& sizes, int version) {
     metal_sim::msl::CompileRequest request;
     request.source = source.text;
     request.fast_math = false;
+    request.version = version;
     const metal_sim::msl::CompileResult compiled = metal_sim::msl::compile(request);
     if (compiled.library == nullptr) throw InternalError(concat("test: ", compiled.log, "\n", source.text));
     const metal_sim::msl::KernelInfo* kernel = compiled.library->find(source.entry);
