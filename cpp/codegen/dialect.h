@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,9 @@ public:
     virtual ~Dialect() = default;
 
     virtual const Limits& limits() const = 0;
-    virtual std::string name() const = 0;      // for people: "Metal"
-    virtual std::string prologue() const = 0;  // what every source begins with
+    virtual std::string name() const = 0;  // for people: "Metal"
+    // What a source begins with; one that has matrices of a type, with what these need.
+    virtual std::string prologue(std::optional<DType> matrices) const = 0;
     virtual bool is_reserved(std::string_view word) const = 0;
 
     // --- Types and literals.
@@ -63,7 +65,8 @@ public:
     virtual std::string function() const = 0;                            // what precedes a function: "inline "
     virtual std::string group_array(const std::string& type) const = 0;  // "threadgroup float"
     virtual std::string group_pointer(const std::string& type) const = 0;
-    virtual std::string reference(const std::string& type) const = 0;  // to a variable of the thread
+    virtual std::string buffer_pointer(const std::string& type, bool written) const = 0;  // "device const float*"
+    virtual std::string reference(const std::string& type) const = 0;                     // to a variable of the thread
 
     // --- Expressions and statements.
 
@@ -74,6 +77,31 @@ public:
     virtual std::string barrier(bool buffers) const = 0;
     // The value of the lane whose number differs in the bit `distance`.
     virtual std::string exchanged(DType type, const std::string& value, const std::string& distance) const = 0;
+
+    // --- Four neighbours in memory at once; types that memory has, of at most 32 bits. Components are subscripted.
+
+    virtual std::string wide_type(DType type) const = 0;
+    // The alignment of one element must suffice.
+    virtual std::string wide_load(DType type, const std::string& pointer) const = 0;
+    virtual std::string wide_store(DType type, const std::string& pointer, const std::string& value) const = 0;
+
+    // --- Square matrices that the threads of a simdgroup hold together, of float32 or a 16-bit float.
+
+    virtual int matrix_side() const = 0;
+    // Of elements of a tile in the group's memory, where the values of `type` are exact; it may be a wider type.
+    virtual std::string tile_type(DType type) const = 0;
+    virtual std::string matrix_type(DType type) const = 0;
+    virtual std::string zero_matrix() const = 0;  // of float32
+    // `pitch`: elements from one row to the next; `across`: its columns lie there.
+    virtual std::string load_matrix(const std::string& matrix, const std::string& pointer, const std::string& pitch,
+                                    bool across) const = 0;
+    virtual std::string store_matrix(const std::string& matrix, const std::string& pointer,
+                                     const std::string& pitch) const = 0;
+    virtual std::string multiply_accumulate(const std::string& sum, const std::string& a,
+                                            const std::string& b) const = 0;
+    // The threads of a simdgroup wait for each other, and see what they wrote to the group's memory.
+    virtual std::string simdgroup_barrier() const = 0;
+    virtual std::string unroll() const = 0;  // a line before a loop
 };
 
 // The Metal shading language.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/emitter.h"
+#include "codegen/join_blocks.h"
 #include "loopir/contract.h"
 #include "topstitch/error.h"
 
@@ -89,12 +90,14 @@ std::string Emitter::declarations() const {
 }
 
 Launch Emitter::launch() const {
+    if (product_ != nullptr) return product_launch();
     Launch launch;
     launch.groups = plan_.groups();
     launch.group_threads = plan_.group_threads();
     for (std::size_t k = 0; k < plan_.grid().size(); ++k) {
+        const loopir::Loop& loop = *plan_.grid()[k];
         SizeExpr& count = launch.groups || k + 1 == plan_.grid().size() ? launch.x : launch.y;
-        count = count * size(plan_.grid()[k]->extent);
+        count = count * ceil_div(size(loop.extent), plan_.wide(loop) != nullptr ? wide_count : 1);
     }
     const auto add_bytes = [&](DType dtype, std::int64_t elements) {
         launch.static_group_bytes += elements * static_cast<std::int64_t>(size_of(dtype));
@@ -116,6 +119,12 @@ Launch Emitter::launch() const {
     return launch;
 }
 
+// The type of the matrices, if there are any.
+std::optional<DType> Emitter::matrices() const {
+    const bool tiles = product_ != nullptr && product_->form == ProductPlan::Form::tiles;
+    return tiles ? std::optional(product_->element) : std::nullopt;
+}
+
 bool Source::fits_narrow(std::span<const std::int64_t> size_arguments) const {
     return std::all_of(magnitudes.begin(), magnitudes.end(),
                        [&](const SizeExpr& bound) { return bound.evaluate(size_arguments) <= most_narrow; });
@@ -123,7 +132,12 @@ bool Source::fits_narrow(std::span<const std::int64_t> size_arguments) const {
 
 Source Emitter::run() {
     name_things();
-    emit_block(kernel_.body);
+    declared_.emplace_back();
+    if (product_ != nullptr) {
+        emit_product();
+    } else {
+        emit_statements(kernel_.body);
+    }
     Source source;
     source.entry = entry_;
     source.sizes = size_params_;
@@ -132,8 +146,8 @@ Source Emitter::run() {
     source.magnitudes = magnitudes_;
     const KernelHead head = this->head();
     if (head.sizes) source.sizes_slot = static_cast<int>(head.buffers.size());
-    source.text = concat(dialect_.prologue(), "\n", sizes_struct(), helpers_.text(), "// ", comment_text(kernel_.name),
-                         "\n", dialect_.head(head), declarations(), body_, "}\n");
+    source.text = concat(dialect_.prologue(matrices()), "\n", sizes_struct(), helpers_.text(), "// ",
+                         comment_text(kernel_.name), "\n", dialect_.head(head), declarations(), body_, "}\n");
     return source;
 }
 
@@ -148,20 +162,30 @@ std::variant<Source, Refusal> emit(const Kernel& kernel, const Dialect& dialect,
     };
     const auto is_bound = [](const BufferParam& buffer) { return buffer.role != BufferParam::Role::local; };
     const auto bound = std::count_if(ready.buffers.begin(), ready.buffers.end(), is_bound);
-    const auto slots = bound + (loopir::size_params(ready).empty() ? 0 : 1);
+    const std::vector<Dim> sizes = loopir::size_params(ready);
+    const auto slots = bound + (sizes.empty() ? 0 : 1);
     if (slots > dialect.limits().buffers) {
         return refused(concat("it needs ", slots, " buffers, and ", dialect.limits().buffers, " is the most"));
+    }
+    const auto source = [&](const Kernel& form, const LoopFacts& facts, const GridPlan& plan,
+                            const ProductPlan* product) {
+        const auto written = [&](bool narrow) {
+            return Emitter(form, facts, plan, product, sizes, dialect, {options.fused_multiply_add, narrow}).run();
+        };
+        Source result = written(true);
+        // In 32 bits because the caller vouches for the sizes, or because there is nothing to vouch for.
+        return options.narrow || result.magnitudes.empty() ? result : written(false);
+    };
+    const Kernel joined = join_blocks(ready);
+    const LoopFacts joined_facts(joined);
+    if (const std::optional<ProductPlan> product = plan_product(joined, joined_facts)) {
+        const GridPlan plan(joined, joined_facts, dialect.limits(), product->group_threads(dialect.limits()));
+        return source(joined, joined_facts, plan, &*product);
     }
     const LoopFacts facts(ready);
     const GridPlan plan(ready, facts, dialect.limits());
     if (!plan.refusal().empty()) return refused(plan.refusal());
-    const auto source = [&](bool narrow) {
-        return Emitter(ready, facts, plan, dialect, {options.fused_multiply_add, narrow}).run();
-    };
-    Source result = source(true);
-    // In 32 bits because the caller vouches for the sizes, or because there is nothing to vouch for.
-    if (options.narrow || result.magnitudes.empty()) return result;
-    return source(false);
+    return source(ready, facts, plan, nullptr);
 }
 
 }  // namespace topstitch::codegen

@@ -55,7 +55,7 @@ struct Refusal {
 
 std::variant<Source, Refusal> emit(const loopir::Kernel& kernel, const Dialect& dialect, const EmitOptions& options);
 
-// What the source computes, to the bit, as loop IR: multiply-adds fused, math expanded.
+// What the source computes, to the bit but for the order of sums, as loop IR: multiply-adds fused, math expanded.
 loopir::Kernel prepared(const loopir::Kernel& kernel, const Dialect& dialect, const EmitOptions& options);
 
 }  // namespace topstitch::codegen

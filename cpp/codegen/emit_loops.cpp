@@ -14,7 +14,8 @@ void Emitter::emit(const Loop& loop) {
     switch (plan_.role(loop)) {
         case GridPlan::Role::grid:
             emit_grid_variable(loop);
-            return emit_statements(loop.body.front());  // the block of such a loop is the function's
+            // The block of such a loop is the function's.
+            return emit_iteration(loop, plan_.wide(loop) != nullptr ? dim_text(loop.extent, false) : "");
         case GridPlan::Role::nested:
             return emit_statements(loop.body.front());  // and of these the outer loop's, which has set the variable
         case GridPlan::Role::spread:
@@ -50,14 +51,17 @@ void Emitter::emit_grid_variable(const Loop& loop) {
     const std::string counter = plan_.groups() ? "group" : by_x ? "at.x" : "at.y";
     std::string text = concat(index_type(), "(", counter, ")");
     if (!by_x) {
-        const std::size_t last = plan_.groups() ? grid.size() : grid.size() - 1;
-        for (std::size_t k = last; k-- > place + 1;) text += concat(" / ", dim_text(grid[k]->extent, false));
-        if (place > 0) text += concat(" % ", dim_text(loop.extent, false));
+        std::vector<Dim> radices;
+        for (const Loop* other : grid) radices.push_back(other->extent);
+        if (!plan_.groups()) radices.pop_back();
+        text = digit_text(text, radices, place);
     }
-    line(concat("const ", index_type(), " ", var(loop.var), " = ", text, ";"));
+    const std::string name = number_of(loop);
+    line(concat("const ", index_type(), " ", name, " = ", text,
+                plan_.wide(loop) != nullptr ? concat(" * ", wide_count) : "", ";"));
     // Groups of threads may reach past the end of a grid; digits of y other than the first cannot.
     if (!plan_.groups() && (by_x || place == 0)) {
-        line(concat("if (", var(loop.var), " >= ", dim_text(loop.extent, false), ") return;"));
+        line(concat("if (", name, " >= ", dim_text(loop.extent, false), ") return;"));
     }
     if (loop.limit) line(concat("if (", var(loop.var), " >= ", offset(*loop.limit), ") return;"));
 }
@@ -72,14 +76,27 @@ void Emitter::emit_nest(const LoopStack& nest) {
     const std::string step = names_.unique("step", "step");
     open(concat("for (", index_type(), " ", step, " = ", index_type(), "(thread_index); ", step, " < ", end, "; ", step,
                 " += ", plan_.group_threads(), ")"));
-    for (std::size_t k = 0; k < nest.size(); ++k) {
-        std::string digit = step;
-        for (std::size_t inner = nest.size(); inner-- > k + 1;) {
-            digit += concat(" / ", dim_text(nest[inner]->extent, false));
-        }
-        if (k > 0) digit += concat(" % ", dim_text(nest[k]->extent, false));
-        line(concat("const ", index_type(), " ", var(nest[k]->var), " = ", digit, ";"));
-    }
+    AxisGroup digits;
+    for (const Loop* loop : nest) digits.add({loop->var, loop->extent});
+    emit_digits(digits, step);
+}
+
+// What a loop counts: its variable, or the first of four values of it.
+std::string Emitter::number_of(const Loop& loop) {
+    return plan_.wide(loop) != nullptr ? local_name(var(loop.var) + "_first") : var(loop.var);
+}
+
+// One iteration, or four of them below `end`.
+void Emitter::emit_iteration(const Loop& loop, const std::string& end) {
+    const loopir::Block& block = loop.body.front();
+    const WideAccesses* accesses = plan_.wide(loop);
+    if (accesses == nullptr) return emit_statements(block);
+    if (fuses_) find_fused(block);
+    const bool whole = !loop.limit && !exact_div(loop.extent, Dim(wide_count)).is_unknown();
+    const std::string first = number_of(loop);
+    const std::string left = whole ? "" : emit_left(first, end);
+    const AxisGroup iterations(Axis{loop.var, loop.extent});
+    emit_four({*accesses, iterations, first, left, true}, [&] { emit_statements(block); });
 }
 
 std::string Emitter::end_of(const Loop& loop) {
@@ -101,18 +118,23 @@ std::string Emitter::end_of(const Loop& loop) {
 void Emitter::emit_iterations(const Loop& loop) {
     const bool spread = plan_.role(loop) == GridPlan::Role::spread;
     const LoopStack nest = spread ? plan_.nest(loop) : LoopStack{&loop};
+    std::string end;
     if (nest.size() > 1) {
         emit_nest(nest);
     } else {
-        const std::string end = end_of(loop);
-        const std::string& name = var(loop.var);
-        const std::string first = spread ? concat(index_type(), "(thread_index)") : "0";
-        const std::string step = spread ? concat(name, " += ", plan_.group_threads()) : "++" + name;
+        end = end_of(loop);
+        const int together = plan_.wide(loop) != nullptr ? wide_count : 1;
+        const std::string name = number_of(loop);
+        const std::string times = together > 1 ? concat(" * ", together) : "";
+        const std::string first = spread ? concat(index_type(), "(thread_index)", times) : "0";
+        const std::string step = spread ? concat(name, " += ", plan_.group_threads() * together) : "++" + name;
         open(concat("for (", index_type(), " ", name, " = ", first, "; ", name, " < ", end, "; ", step, ")"));
     }
     // What an accumulator holds inside is not what it holds before the loop.
     const std::set<int> fresh = std::exchange(fresh_, {});
-    emit_block(loop.body.front());
+    declared_.emplace_back();
+    emit_iteration(loop, end);
+    declared_.pop_back();
     fresh_ = fresh;
     for (const int accumulator : facts_.of(loop).accumulated) fresh_.erase(accumulator);
     for (const int accumulator : facts_.of(loop).initialised) fresh_.erase(accumulator);

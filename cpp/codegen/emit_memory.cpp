@@ -26,6 +26,10 @@ std::string Emitter::loaded(const Instr& load) {
 
 void Emitter::emit(const loopir::Store& store) {
     const auto b = static_cast<std::size_t>(store.buffer);
+    if (wide_ && wide_->stores.contains(&store)) {
+        const std::string stored = scalar_.narrowed(value(store.value), kernel_.buffers[b].dtype);
+        return line(concat(wide_->stores.at(&store), "[", wide_->part, "] = ", stored, ";"));
+    }
     const bool local = kernel_.buffers[b].role == loopir::BufferParam::Role::local;
     const bool own = local && plan_.space(store.buffer) == GridPlan::Space::thread;
     const bool once = is_uniform() && !own;

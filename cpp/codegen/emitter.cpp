@@ -11,11 +11,12 @@ namespace topstitch::codegen {
 using loopir::Instr;
 using loopir::ScalarOp;
 
-Emitter::Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const Dialect& dialect,
-                 const EmitOptions& options)
+Emitter::Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const ProductPlan* product,
+                 std::vector<Dim> sizes, const Dialect& dialect, const EmitOptions& options)
     : kernel_(kernel),
       facts_(facts),
       plan_(plan),
+      product_(product),
       dialect_(dialect),
       narrow_(options.narrow),
       helpers_(dialect, plan.group_threads() / dialect.limits().simd_width),
@@ -23,14 +24,8 @@ Emitter::Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const Gri
       names_(dialect),
       uses_(loopir::count_uses(kernel)),
       fuses_(options.fused_multiply_add),
-      size_params_(loopir::size_params(kernel)),
+      size_params_(std::move(sizes)),
       values_(kernel.instrs.size()) {}
-
-void Emitter::emit_block(const loopir::Block& block) {
-    declared_.emplace_back();
-    emit_statements(block);
-    declared_.pop_back();
-}
 
 void Emitter::emit_statements(const loopir::Block& block) {
     if (fuses_) find_fused(block);
@@ -42,6 +37,7 @@ void Emitter::emit_statements(const loopir::Block& block) {
 void Emitter::emit(const loopir::Let& let) {
     const Instr& i = instr(let.value);
     std::string& name = values_[static_cast<std::size_t>(let.value)];
+    if (wide_ && wide_->before.contains(let.value)) return;
     if (i.op == ScalarOp::constant) {
         name = scalar_.constant(i);
         return;
@@ -56,7 +52,10 @@ void Emitter::emit(const loopir::Let& let) {
             case ScalarOp::index_value:
                 return position(i.index);
             case ScalarOp::load:
-                return loaded(i);
+                return wide_ && wide_->loads.contains(let.value)
+                           ? scalar_.widened(concat(wide_->loads.at(let.value), "[", wide_->part, "]"),
+                                             kernel_.buffers[static_cast<std::size_t>(i.slot)].dtype)
+                           : loaded(i);
             case ScalarOp::acc_read:
                 return acc_read(i);
             default:

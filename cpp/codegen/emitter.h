@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "codegen/grid_plan.h"
 #include "codegen/helpers.h"
 #include "codegen/names.h"
+#include "codegen/product_plan.h"
 #include "codegen/scalar_emitter.h"
 
 namespace topstitch::codegen {
@@ -22,8 +25,9 @@ inline constexpr std::int64_t most_narrow = std::numeric_limits<std::int32_t>::m
 
 class Emitter {
 public:
-    Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const Dialect& dialect,
-            const EmitOptions& options);
+    // `product`: that of the kernel, if it becomes tiles; then its loops are not written. `sizes`: its size arguments.
+    Emitter(const loopir::Kernel& kernel, const LoopFacts& facts, const GridPlan& plan, const ProductPlan* product,
+            std::vector<Dim> sizes, const Dialect& dialect, const EmitOptions& options);
     Source run();
 
 private:
@@ -33,9 +37,9 @@ private:
     KernelHead head() const;
     std::string declarations() const;
     Launch launch() const;
+    std::optional<DType> matrices() const;
 
     // --- emitter.cpp: statements and values.
-    void emit_block(const loopir::Block& block);
     void emit_statements(const loopir::Block& block);
     void emit(const loopir::Let& let);
     std::string operation(const loopir::Instr& instr);
@@ -44,6 +48,11 @@ private:
     }
     void open(const std::string& text) {
         line(text + " {");
+        ++depth_;
+    }
+    void open_else() {
+        --depth_;
+        line("} else {");
         ++depth_;
     }
     void close() {
@@ -86,9 +95,57 @@ private:
     void emit(const loopir::Loop& loop);
     void emit_grid_variable(const loopir::Loop& loop);
     void emit_iterations(const loopir::Loop& loop);
+    void emit_iteration(const loopir::Loop& loop, const std::string& end);
+    std::string number_of(const loopir::Loop& loop);
     void emit_nest(const LoopStack& nest);
     std::string end_of(const loopir::Loop& loop);
     const std::string& var(loopir::VarId id) const { return vars_[static_cast<std::size_t>(id)]; }
+
+    // --- emit_wide.cpp
+    // Four iterations, the first of which has the number `first`.
+    struct Four {
+        const WideAccesses& accesses;
+        const AxisGroup& iterations;
+        std::string first;
+        std::string left;    // of the four there are so many; empty: all
+        bool stops = false;  // those that are not there must not be computed
+    };
+    void emit_four(const Four& four, const std::function<void()>& each);
+    std::string emit_wide_load(const loopir::Instr& load, const std::string& left);
+    void emit_wide_store(const loopir::Store& store, const std::string& name, const std::string& left);
+    std::string emit_left(const std::string& first, const std::string& end);
+    std::string digit_text(const std::string& number, const std::vector<Dim>& radices, std::size_t place);
+    void emit_digits(const AxisGroup& group, const std::string& number);
+    const std::string& local_name(const std::string& wanted);
+
+    // --- emit_product.cpp
+    void emit_product();
+    void emit_tile();
+    struct TiledFactor;
+    void declare_tiles(const TiledFactor& rows, const TiledFactor& columns);
+    void emit_tile_position(const TiledFactor& rows, const TiledFactor& columns);
+    void emit_sums(const TiledFactor& rows, const TiledFactor& columns);
+    void emit_staging(const TiledFactor& factor);
+    void emit_staged(const TiledFactor& factor, const std::string& line_number, const std::string& step_number);
+    void emit_matrix_loads(const TiledFactor& factor, const std::string& counter, bool upright);
+    void emit_results(const TiledFactor& rows, const TiledFactor& columns);
+    void emit_result_stores(const TiledFactor& rows, const TiledFactor& columns);
+    void for_each_sum(const TiledFactor& rows, const TiledFactor& columns, const std::string& statement);
+    void emit_unrolled(const std::string& counter, int count, const std::function<void()>& inside);
+    std::string staged(const std::string& number) const;
+    std::string sources(const Product::Factor& factor) const;
+    void emit_count(const std::string& name, const AxisGroup& group);
+    void emit_batch(const std::string& text);
+    std::string number_name(const AxisGroup& group, const std::string& what);
+    SizeExpr count_of(const AxisGroup& group) const;
+    Launch product_launch() const;
+    void emit_result(const std::string& sum);
+
+    // --- emit_strip.cpp
+    void emit_strip();
+    void emit_strip_sums(const std::string& sums);
+    void emit_strip_row(const std::string& number);
+    void emit_strip_results(const std::string& parts);
 
     // --- emit_reductions.cpp
     void emit(const loopir::InitAcc& init);
@@ -108,6 +165,7 @@ private:
     const loopir::Kernel& kernel_;
     const LoopFacts& facts_;
     const GridPlan& plan_;
+    const ProductPlan* product_;
     const Dialect& dialect_;
     bool narrow_;
     Helpers helpers_;
@@ -123,6 +181,16 @@ private:
     std::vector<std::string> vars_, buffers_, values_;
     std::string entry_;
     std::vector<SizeExpr> magnitudes_;
+
+    // What of the iteration that is written is one of four.
+    struct Wide {
+        std::string part;                              // which of the four
+        std::set<loopir::ValueId> before;              // values that are there already
+        std::map<loopir::ValueId, std::string> loads;  // the four elements
+        std::map<const loopir::Store*, std::string> stores;
+    };
+    std::optional<Wide> wide_;
+    std::map<std::string, std::string> local_names_;  // by what was wanted
 
     std::string body_;
     int depth_ = 1;

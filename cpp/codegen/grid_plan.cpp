@@ -27,20 +27,11 @@ constexpr std::int64_t min_group_row = 16;
 // The longest rows that one simdgroup, and that half the largest group, walks.
 constexpr std::int64_t simd_row = 256;
 constexpr std::int64_t half_group_row = 1024;
+// Fewer iterations occupy a machine better one by one than four by four; and shorter rows are mostly ends.
+constexpr std::int64_t min_wide_grid = 4096;
+constexpr std::int64_t min_wide_row = 16;
 // Nests with fewer iterations are counted through together with the loop around them.
 constexpr std::int64_t short_nest = 1024;
-
-// The only statement besides values, if that is a loop.
-const Loop* only_loop(const Block& block) {
-    const Loop* found = nullptr;
-    for (const Stmt& stmt : block.stmts) {
-        if (std::holds_alternative<loopir::Let>(stmt)) continue;
-        const auto* loop = std::get_if<Loop>(&stmt);
-        if (loop == nullptr || found != nullptr) return nullptr;
-        found = loop;
-    }
-    return found;
-}
 
 // How many iterations the loops have together, if that is known.
 std::optional<std::int64_t> iterations(const LoopStack& nest) {
@@ -62,7 +53,11 @@ GridPlan::GridPlan(const loopir::Kernel& kernel, const LoopFacts& facts, const L
     if (!limits.float64) find_pairs();
     if (groups_) find_parts();
     place_locals();
+    choose_wide();
 }
+
+GridPlan::GridPlan(const loopir::Kernel& kernel, const LoopFacts& facts, const Limits& limits, int group_threads)
+    : kernel_(kernel), facts_(facts), limits_(limits), groups_(true), group_threads_(group_threads) {}
 
 GridPlan::Role GridPlan::role(const Loop& loop) const {
     if (std::find(grid_.begin(), grid_.end(), &loop) != grid_.end()) return Role::grid;
@@ -87,16 +82,9 @@ const std::vector<int>& GridPlan::joined_after(const Loop& loop) const {
 // --- The grid.
 
 void GridPlan::choose_grid() {
-    const Block* inside = &kernel_.body;
-    bool has_vector = false;
-    while (const Loop* loop = only_loop(*inside)) {
-        if (!facts_.carried(*loop).empty() || !facts_.is_independent(*loop)) break;
-        grid_.push_back(loop);
-        has_vector = has_vector || loop->vector;
-        inside = &loop->body.front();
-    }
-    if (has_vector) return;
-    choose_spread(*inside);
+    grid_ = facts_.outer();
+    if (std::any_of(grid_.begin(), grid_.end(), [](const Loop* loop) { return loop->vector; })) return;
+    choose_spread(grid_.empty() ? kernel_.body : grid_.back()->body.front());
     groups_ = worth_a_group();
     if (!groups_) {
         spread_.clear();
@@ -140,6 +128,32 @@ bool GridPlan::worth_a_group() const {
     return std::any_of(spread_.begin(), spread_.end(), [this](const Loop* loop) {
         return iterations(nest(*loop)).value_or(min_group_row) >= min_group_row;
     });
+}
+
+const WideAccesses* GridPlan::wide(const Loop& loop) const {
+    const auto found = wide_.find(&loop);
+    return found == wide_.end() ? nullptr : &found->second;
+}
+
+void GridPlan::choose_wide() {
+    if (groups_) {
+        for (const Loop* loop : spread_) {
+            if (nest(*loop).size() == 1) choose_wide(*loop);
+        }
+        return;
+    }
+    if (grid_.empty() || iterations(grid_).value_or(min_wide_grid) < min_wide_grid) return;
+    const Loop& last = *grid_.back();
+    const bool is_short = last.extent.is_known() && last.extent.value() < min_wide_row;
+    if (!last.limit && !is_short) choose_wide(last);
+}
+
+void GridPlan::choose_wide(const Loop& loop) {
+    const std::optional<PlainBody> body = plain_body(kernel_, loop);
+    if (!body) return;
+    const AxisGroup iterations(Axis{loop.var, loop.extent});
+    std::optional<WideAccesses> accesses = find_wide(kernel_, facts_, iterations, body->values, body->stores);
+    if (accesses) wide_[&loop] = *std::move(accesses);
 }
 
 // --- Local buffers.

@@ -10,6 +10,7 @@
 
 #include "codegen/dialect.h"
 #include "codegen/loop_facts.h"
+#include "codegen/wide.h"
 
 namespace topstitch::codegen {
 
@@ -22,6 +23,8 @@ public:
     enum class Space : std::uint8_t { thread, group, group_by_launch };
 
     GridPlan(const loopir::Kernel& kernel, const LoopFacts& facts, const Limits& limits);
+    // Groups of so many threads, which something else than loops shares out work to.
+    GridPlan(const loopir::Kernel& kernel, const LoopFacts& facts, const Limits& limits, int group_threads);
 
     bool groups() const { return groups_; }
     int group_threads() const { return group_threads_; }
@@ -30,6 +33,8 @@ public:
     // A spread loop and the loops inside it with which it is counted through, the outermost first.
     LoopStack nest(const loopir::Loop& spread) const;
     Space space(int buffer) const { return spaces_.at(buffer); }
+    // How the loop, the last of the grid or a spread one, makes four iterations at once; null when it does not.
+    const WideAccesses* wide(const loopir::Loop& loop) const;
     // Buffers that threads of a group exchange elements through: barriers order their accesses.
     bool is_shared(int buffer) const { return shared_.contains(buffer); }
 
@@ -61,6 +66,8 @@ private:
     LoopStack whole_nest(const loopir::Loop& loop) const;
     bool worth_a_group() const;
     void place_locals();
+    void choose_wide();
+    void choose_wide(const loopir::Loop& loop);
     void collect(const loopir::Block& block, LoopStack& open);
     void find_pairs();
     void find_parts();
@@ -79,6 +86,7 @@ private:
     LoopStack grid_;
     std::set<const loopir::Loop*> spread_;
     std::map<const loopir::Loop*, LoopStack> nests_;
+    std::map<const loopir::Loop*, WideAccesses> wide_;
     std::map<int, Space> spaces_;
     std::set<int> shared_;
     std::map<int, Sites> sites_;  // by accumulator

@@ -45,6 +45,10 @@ const char* base_name(Helper helper) {
             return "sum_of_pair";
         case Helper::join:
             return "join";
+        case Helper::load_four:
+            return "load_four";
+        case Helper::store_four:
+            return "store_four";
         case Helper::math:
             return "math";
     }
@@ -209,6 +213,21 @@ std::string Helpers::definition(const HelperKey& key) {
             return signature(name, key, "float high, float low") + "    return low == low ? high + low : high;\n}\n";
         case Helper::join:
             return join(key);
+        case Helper::load_four: {
+            const std::string four = dialect_.wide_type(type);
+            return signature(four, key, concat(dialect_.buffer_pointer(name, false), " from, int left")) +
+                   concat("    if (left >= 4) return ", dialect_.wide_load(type, "from"), ";\n") +
+                   concat("    ", four, " values = ", four, "(0);\n") +
+                   "    for (int part = 0; part < left; ++part) values[part] = from[part];\n"
+                   "    return values;\n}\n";
+        }
+        case Helper::store_four:
+            return signature("void", key,
+                             concat(dialect_.buffer_pointer(name, true), " to, ", dialect_.wide_type(type),
+                                    " values, int left")) +
+                   concat("    if (left >= 4) {\n        ", dialect_.wide_store(type, "to", "values"), "\n") +
+                   "        return;\n    }\n"
+                   "    for (int part = 0; part < left; ++part) to[part] = values[part];\n}\n";
         case Helper::math:
             return math_function(key);
     }

@@ -28,7 +28,9 @@ enum class Helper : std::uint8_t {
     improve,      // one step of argmin, argmax
     add_to_pair,  // one step of a sum in two float32 numbers
     sum_of_pair,
-    join,  // the parts of all threads of a group
+    join,       // the parts of all threads of a group
+    load_four,  // from a buffer: as many of four neighbours as there are, else 0
+    store_four,
     math,  // a function that the language has not, or only approximately
 };
 

@@ -52,6 +52,17 @@ bool is_load_from(const Kernel& kernel, ValueId value, int buffer) {
 
 }  // namespace
 
+const Loop* only_loop(const Block& block) {
+    const Loop* found = nullptr;
+    for (const Stmt& stmt : block.stmts) {
+        if (std::holds_alternative<loopir::Let>(stmt)) continue;
+        const auto* loop = std::get_if<Loop>(&stmt);
+        if (loop == nullptr || found != nullptr) return nullptr;
+        found = loop;
+    }
+    return found;
+}
+
 bool Contents::loads_from(const Kernel& kernel, int buffer) const {
     return std::any_of(values.begin(), values.end(), [&](ValueId v) { return is_load_from(kernel, v, buffer); });
 }
@@ -70,6 +81,16 @@ int Contents::accesses(const Kernel& kernel, int buffer) const {
 
 LoopFacts::LoopFacts(const Kernel& kernel) : kernel_(kernel), depends_(kernel.instrs.size()) {
     root_ = visit(kernel.body);
+    find_outer();
+}
+
+void LoopFacts::find_outer() {
+    const Block* inside = &kernel_.body;
+    while (const Loop* loop = only_loop(*inside)) {
+        if (!carried(*loop).empty() || !is_independent(*loop)) break;
+        outer_.push_back(loop);
+        inside = &loop->body.front();
+    }
 }
 
 bool LoopFacts::is_local(int buffer) const {
@@ -122,8 +143,11 @@ bool LoopFacts::depends(const Index& index, VarId var) const {
     if (index.depends_on(var)) return true;
     std::vector<ValueId> values;
     index.collect_values(values);
-    return std::any_of(values.begin(), values.end(),
-                       [&](ValueId v) { return contains(depends_[static_cast<std::size_t>(v)], var); });
+    return std::any_of(values.begin(), values.end(), [&](ValueId v) { return depends(v, var); });
+}
+
+bool LoopFacts::depends(ValueId value, VarId var) const {
+    return contains(depends_[static_cast<std::size_t>(value)], var);
 }
 
 std::vector<int> LoopFacts::carried(const Loop& loop) const {

@@ -11,6 +11,9 @@ namespace topstitch::codegen {
 
 using LoopStack = std::vector<const loopir::Loop*>;  // open loops, the outermost first
 
+// The only statement besides values, if that is a loop.
+const loopir::Loop* only_loop(const loopir::Block& block);
+
 // Everything inside one loop, or in the whole kernel.
 struct Contents {
     std::vector<int> initialised;
@@ -31,6 +34,10 @@ public:
     const Contents& root() const { return root_; }
     const Contents& of(const loopir::Loop& loop) const { return contents_.at(&loop); }
     bool depends(const loopir::Index& index, loopir::VarId var) const;
+    bool depends(loopir::ValueId value, loopir::VarId var) const;
+    // The outermost loops, one inside the other with nothing beside them but values, whose iterations do not touch each
+    // other.
+    const LoopStack& outer() const { return outer_; }
 
     // Accumulators that are initialised outside of the loop and accumulated inside.
     std::vector<int> carried(const loopir::Loop& loop) const;
@@ -43,6 +50,7 @@ public:
     bool is_independent(const loopir::Loop& loop) const;
 
 private:
+    void find_outer();
     Contents visit(const loopir::Block& block);
     void visit_value(loopir::ValueId id);
     bool is_local(int buffer) const;
@@ -51,6 +59,7 @@ private:
 
     const loopir::Kernel& kernel_;
     Contents root_;
+    LoopStack outer_;
     std::unordered_map<const loopir::Loop*, Contents> contents_;
     std::vector<std::vector<loopir::VarId>> depends_;  // by value
     std::vector<loopir::VarId> open_;

@@ -14,64 +14,145 @@ namespace {
 
 // Words that no variable may be called: keywords, types, and functions that the emitter calls.
 constexpr std::array reserved = std::to_array<std::string_view>({
-    "alignas",     "alignof",
-    "and",         "asm",
-    "as_type",     "at",
-    "atomic",      "auto",
-    "bfloat",      "bitand",
-    "bitor",       "bool",
-    "break",       "case",
-    "catch",       "ceil",
-    "char",        "class",
-    "compl",       "const",
-    "constant",    "constexpr",
-    "continue",    "copysign",
-    "decltype",    "default",
-    "delete",      "device",
-    "do",          "double",
-    "else",        "enum",
-    "explicit",    "export",
-    "extern",      "fabs",
-    "false",       "float",
-    "floor",       "fma",
-    "for",         "fragment",
-    "friend",      "goto",
-    "group",       "half",
-    "if",          "inline",
-    "int",         "INFINITY",
-    "kernel",      "lane",
-    "long",        "main",
-    "max",         "mem_flags",
-    "metal",       "min",
-    "mutable",     "namespace",
-    "NAN",         "new",
-    "noexcept",    "not",
-    "nullptr",     "operator",
-    "or",          "packed_float4",
-    "popcount",    "precise",
-    "private",     "protected",
-    "public",      "ray_data",
-    "register",    "restrict",
-    "return",      "rint",
-    "sampler",     "short",
-    "signed",      "simd_shuffle_xor",
-    "simdgroup",   "sizeof",
-    "sizes",       "Sizes",
-    "sqrt",        "static",
-    "struct",      "switch",
-    "template",    "this",
-    "thread",      "thread_index",
-    "threadgroup", "threadgroup_barrier",
-    "throw",       "true",
-    "trunc",       "try",
-    "typedef",     "typeid",
-    "typename",    "uchar",
-    "uint",        "uint2",
-    "ulong",       "union",
-    "unsigned",    "ushort",
-    "using",       "vertex",
-    "virtual",     "void",
-    "volatile",    "while",
+    "alignas",
+    "alignof",
+    "and",
+    "as_type",
+    "asm",
+    "at",
+    "atomic",
+    "auto",
+    "bfloat",
+    "bitand",
+    "bitor",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "ceil",
+    "char",
+    "char4",
+    "class",
+    "compl",
+    "const",
+    "constant",
+    "constexpr",
+    "continue",
+    "copysign",
+    "decltype",
+    "default",
+    "delete",
+    "device",
+    "do",
+    "double",
+    "else",
+    "enum",
+    "explicit",
+    "export",
+    "extern",
+    "fabs",
+    "false",
+    "float",
+    "float4",
+    "floor",
+    "fma",
+    "for",
+    "fragment",
+    "friend",
+    "goto",
+    "group",
+    "half",
+    "half4",
+    "if",
+    "INFINITY",
+    "inline",
+    "int",
+    "int4",
+    "kernel",
+    "lane",
+    "long",
+    "main",
+    "make_filled_simdgroup_matrix",
+    "max",
+    "mem_flags",
+    "metal",
+    "min",
+    "mutable",
+    "namespace",
+    "NAN",
+    "new",
+    "noexcept",
+    "not",
+    "nullptr",
+    "operator",
+    "or",
+    "packed_char4",
+    "packed_float4",
+    "packed_half4",
+    "packed_int4",
+    "packed_short4",
+    "packed_uchar4",
+    "packed_uint4",
+    "packed_ushort4",
+    "popcount",
+    "precise",
+    "private",
+    "protected",
+    "public",
+    "ray_data",
+    "register",
+    "restrict",
+    "return",
+    "rint",
+    "sampler",
+    "short",
+    "short4",
+    "signed",
+    "simd_shuffle_xor",
+    "simdgroup",
+    "simdgroup_barrier",
+    "simdgroup_load",
+    "simdgroup_matrix",
+    "simdgroup_multiply_accumulate",
+    "simdgroup_store",
+    "sizeof",
+    "sizes",
+    "Sizes",
+    "sqrt",
+    "static",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread",
+    "thread_index",
+    "threadgroup",
+    "threadgroup_barrier",
+    "throw",
+    "tile_bfloat",
+    "true",
+    "trunc",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "uchar",
+    "uchar4",
+    "uint",
+    "uint2",
+    "uint4",
+    "ulong",
+    "ulong2",
+    "union",
+    "unsigned",
+    "ushort",
+    "ushort4",
+    "using",
+    "vertex",
+    "virtual",
+    "void",
+    "volatile",
+    "while",
     "xor",
 });
 
@@ -79,15 +160,21 @@ class MslDialect : public Dialect {
 public:
     const Limits& limits() const override { return limits_; }
     std::string name() const override { return "Metal"; }
-    std::string prologue() const override {
-        return "#include <metal_stdlib>\n"
-               "using namespace metal;\n"
-               "#if __METAL_VERSION__ >= 320\n"
-               "#pragma METAL fp math_mode(safe)\n"
-               "#pragma METAL fp contract(off)\n"
-               "#else\n"
-               "#pragma clang fp contract(off)\n"
-               "#endif\n";
+    std::string prologue(std::optional<DType> matrices) const override {
+        return concat("#include <metal_stdlib>\n", matrices ? "#include <metal_simdgroup_matrix>\n" : "",
+                      "using namespace metal;\n"
+                      "#if __METAL_VERSION__ >= 320\n"
+                      "#pragma METAL fp math_mode(safe)\n"
+                      "#pragma METAL fp contract(off)\n"
+                      "#else\n"
+                      "#pragma clang fp contract(off)\n"
+                      "#endif\n",
+                      matrices == DType::bfloat16 ? "#if __METAL_VERSION__ >= 310\n"
+                                                    "typedef bfloat tile_bfloat;\n"
+                                                    "#else\n"
+                                                    "typedef float tile_bfloat;\n"
+                                                    "#endif\n"
+                                                  : "");
     }
     bool is_reserved(std::string_view word) const override {
         return std::find(reserved.begin(), reserved.end(), word) != reserved.end();
@@ -163,8 +250,8 @@ public:
         };
         std::vector<Parameter> parameters;
         for (const KernelHead::Buffer& buffer : head.buffers) {
-            parameters.push_back({concat("device ", buffer.written ? "" : "const ", buffer.type, "* ", buffer.name,
-                                         " [[buffer(", parameters.size(), ")]]"),
+            parameters.push_back({concat(buffer_pointer(buffer.type, buffer.written), " ", buffer.name, " [[buffer(",
+                                         parameters.size(), ")]]"),
                                   buffer.comment});
         }
         if (head.sizes) {
@@ -197,6 +284,9 @@ public:
     std::string function() const override { return "inline "; }
     std::string group_array(const std::string& type) const override { return "threadgroup " + type; }
     std::string group_pointer(const std::string& type) const override { return "threadgroup " + type + "*"; }
+    std::string buffer_pointer(const std::string& type, bool written) const override {
+        return concat("device ", written ? "" : "const ", type, "*");
+    }
     std::string reference(const std::string& type) const override { return "thread " + type + "&"; }
 
     std::string call(BuiltIn function) const override {
@@ -238,6 +328,38 @@ public:
         if (size_of(type) < 4) return concat(this->type(type), "(", call(concat("int(", value, ")")), ")");
         return call(value);
     }
+
+    std::string wide_type(DType type) const override { return memory_type(type) + "4"; }
+    std::string wide_load(DType type, const std::string& pointer) const override {
+        const std::string packed = buffer_pointer(concat("packed_", wide_type(type)), false);
+        return concat(wide_type(type), "(*(", packed, ")(", pointer, "))");
+    }
+    std::string wide_store(DType type, const std::string& pointer, const std::string& value) const override {
+        const std::string packed = buffer_pointer(concat("packed_", wide_type(type)), true);
+        return concat("*(", packed, ")(", pointer, ") = ", value, ";");
+    }
+
+    int matrix_side() const override { return 8; }
+    std::string tile_type(DType type) const override {
+        return type == DType::bfloat16 ? "tile_bfloat" : this->type(type);
+    }
+    std::string matrix_type(DType type) const override {
+        return concat("simdgroup_matrix<", tile_type(type), ", 8, 8>");
+    }
+    std::string zero_matrix() const override { return "make_filled_simdgroup_matrix<float, 8, 8>(0.0f)"; }
+    std::string load_matrix(const std::string& matrix, const std::string& pointer, const std::string& pitch,
+                            bool across) const override {
+        return concat("simdgroup_load(", matrix, ", ", pointer, ", ", pitch, across ? ", ulong2(0), true" : "", ");");
+    }
+    std::string store_matrix(const std::string& matrix, const std::string& pointer,
+                             const std::string& pitch) const override {
+        return concat("simdgroup_store(", matrix, ", ", pointer, ", ", pitch, ");");
+    }
+    std::string multiply_accumulate(const std::string& sum, const std::string& a, const std::string& b) const override {
+        return concat("simdgroup_multiply_accumulate(", sum, ", ", a, ", ", b, ", ", sum, ");");
+    }
+    std::string simdgroup_barrier() const override { return "simdgroup_barrier(mem_flags::mem_threadgroup);"; }
+    std::string unroll() const override { return "#pragma unroll"; }
 
 private:
     Limits limits_;

@@ -20,6 +20,9 @@ std::int64_t absolute(std::int64_t value) {
 std::int64_t sum(std::int64_t a, std::int64_t b) {
     return a > largest - b ? largest : a + b;
 }
+std::int64_t rounded_up(std::int64_t dividend, std::int64_t divisor) {
+    return dividend / divisor + (dividend % divisor != 0 ? 1 : 0);
+}
 std::int64_t product(std::int64_t a, std::int64_t b) {
     return b != 0 && a > largest / b ? largest : a * b;
 }
@@ -27,7 +30,7 @@ std::int64_t product(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 SizeExpr::SizeExpr(std::int64_t number) {
-    if (number != 0) terms_.push_back({absolute(number), {}});
+    if (number != 0) terms_.push_back({absolute(number), {}, {}});
 }
 
 SizeExpr SizeExpr::of(const Dim& dim, std::span<const Dim> params) {
@@ -35,13 +38,25 @@ SizeExpr SizeExpr::of(const Dim& dim, std::span<const Dim> params) {
     const auto found = std::find(params.begin(), params.end(), dim);
     if (found == params.end()) throw InternalError(concat("codegen: no argument gives ", dim.str()));
     SizeExpr result;
-    result.terms_.push_back({1, {static_cast<int>(found - params.begin())}});
+    result.terms_.push_back({1, {static_cast<int>(found - params.begin())}, {}});
     return result;
+}
+
+bool SizeExpr::are_alike(const Term& a, const Term& b) {
+    return a.params == b.params && std::equal(a.quotients.begin(), a.quotients.end(), b.quotients.begin(),
+                                              b.quotients.end(), [](const Quotient& x, const Quotient& y) {
+                                                  return x.divisor == y.divisor && x.dividend == y.dividend;
+                                              });
+}
+
+bool operator==(const SizeExpr& a, const SizeExpr& b) {
+    return std::equal(a.terms_.begin(), a.terms_.end(), b.terms_.begin(), b.terms_.end(),
+                      [](const auto& x, const auto& y) { return x.factor == y.factor && SizeExpr::are_alike(x, y); });
 }
 
 void SizeExpr::add(const Term& term) {
     for (Term& known : terms_) {
-        if (known.params != term.params) continue;
+        if (!are_alike(known, term)) continue;
         known.factor = sum(known.factor, term.factor);
         return;
     }
@@ -58,17 +73,26 @@ SizeExpr operator*(const SizeExpr& a, const SizeExpr& b) {
     SizeExpr result;
     for (const SizeExpr::Term& x : a.terms_) {
         for (const SizeExpr::Term& y : b.terms_) {
-            SizeExpr::Term term{product(x.factor, y.factor), x.params};
+            SizeExpr::Term term{product(x.factor, y.factor), x.params, x.quotients};
             term.params.insert(term.params.end(), y.params.begin(), y.params.end());
             std::sort(term.params.begin(), term.params.end());
+            term.quotients.insert(term.quotients.end(), y.quotients.begin(), y.quotients.end());
             result.add(term);
         }
     }
     return result;
 }
 
+SizeExpr ceil_div(const SizeExpr& a, std::int64_t divisor) {
+    if (a.is_number()) return rounded_up(a.evaluate({}), divisor);
+    SizeExpr result;
+    result.terms_.push_back({1, {}, {{a, divisor}}});
+    return result;
+}
+
 bool SizeExpr::is_number() const {
-    return std::all_of(terms_.begin(), terms_.end(), [](const Term& term) { return term.params.empty(); });
+    return std::all_of(terms_.begin(), terms_.end(),
+                       [](const Term& term) { return term.params.empty() && term.quotients.empty(); });
 }
 
 std::int64_t SizeExpr::evaluate(std::span<const std::int64_t> sizes) const {
@@ -77,6 +101,9 @@ std::int64_t SizeExpr::evaluate(std::span<const std::int64_t> sizes) const {
         std::int64_t value = term.factor;
         for (const int param : term.params) {
             value = product(value, absolute(sizes[static_cast<std::size_t>(param)]));
+        }
+        for (const Quotient& quotient : term.quotients) {
+            value = product(value, rounded_up(quotient.dividend.evaluate(sizes), quotient.divisor));
         }
         result = sum(result, value);
     }

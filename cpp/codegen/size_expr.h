@@ -1,5 +1,5 @@
-// Sums of products of a kernel's size arguments: what a launch computes from them, without symbols.
-// Saturating and never negative: it is for counts and for bounds of magnitudes.
+// Sums of products of a kernel's size arguments, and of quotients of such sums by numbers: what a launch computes from
+// them, without symbols. Saturating and never negative: it is for counts and for bounds of magnitudes.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,30 @@ public:
 
     friend SizeExpr operator+(const SizeExpr& a, const SizeExpr& b);
     friend SizeExpr operator*(const SizeExpr& a, const SizeExpr& b);
-    friend bool operator==(const SizeExpr& a, const SizeExpr& b) = default;
+    // Rounded up; `divisor` is positive.
+    friend SizeExpr ceil_div(const SizeExpr& a, std::int64_t divisor);
+    friend bool operator==(const SizeExpr& a, const SizeExpr& b);
 
     bool is_number() const;
     std::int64_t evaluate(std::span<const std::int64_t> sizes) const;
 
 private:
+    struct Quotient;
     struct Term {
         std::int64_t factor = 0;
         std::vector<int> params;  // ascending
-        friend bool operator==(const Term& a, const Term& b) = default;
+        std::vector<Quotient> quotients;
     };
+    static bool are_alike(const Term& a, const Term& b);  // but for the factor
     void add(const Term& term);
     std::vector<Term> terms_;
 };
+
+struct SizeExpr::Quotient {
+    SizeExpr dividend;
+    std::int64_t divisor = 1;
+};
+
+SizeExpr ceil_div(const SizeExpr& a, std::int64_t divisor);
 
 }  // namespace topstitch::codegen

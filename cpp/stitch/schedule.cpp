@@ -18,6 +18,9 @@ constexpr int split_chunks = 32;
 constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
 constexpr double max_cost_together = 1500;           // of those: the code is written out for each
 constexpr std::int64_t min_split_rows = 1 << 15;     // shorter reductions are not worth a second kernel
+constexpr std::int64_t few_results = 1 << 14;        // of a product that is not packed
+constexpr std::int64_t min_split_steps = 1 << 11;    // of which each has so many
+constexpr std::int64_t min_product_side = 8;         // fewer results along an axis are no side of a matrix
 constexpr std::int64_t min_parallel_vectors = 4096;  // elements of a vector loop worth sharing among threads
 
 // Iterations of the lanes that read across memory before the next lines are begun: as many lines, and pages, are in
@@ -331,7 +334,13 @@ private:
             add_block(lanes, digits[rest.size()], true);
         };
 
-        if (tiled >= 0) {
+        if (region_.has_contraction && !machine_.packs_products) {
+            // Whoever makes tiles of them sees which axes are rows and which are columns.
+            for (std::size_t a : outer) {
+                if (static_cast<int>(a) != vector) add_axis(schedule.outer, a, schedule.outer.empty());
+            }
+            if (vector_outer) { add_axis(schedule.outer, static_cast<std::size_t>(vector), schedule.outer.empty()); }
+        } else if (tiled >= 0) {
             const bool many = rest_count >= 2 * machine_.threads;
             if (many) add_flattened(rest);
             add_axis(schedule.outer, static_cast<std::size_t>(tiled), !many, tile_rows());
@@ -371,8 +380,27 @@ private:
             outer *= std::max<std::int64_t>(loop.vector ? extent / 64 : extent, 1);
         }
         for (const LoopSpec& loop : schedule.rows) rows *= std::max<std::int64_t>(estimate(loop.extent), 1);
+        if (region_.has_contraction && !machine_.packs_products && outer >= 8) return product_chunks(schedule, rows);
         const bool splittable = estimate(schedule.rows.front().extent) >= 4 * split_chunks;
         return outer < 8 && rows >= min_split_rows && splittable ? split_chunks : 0;
+    }
+
+    // A matrix of few results over many steps is a few tiles only, however long these take: the steps are shared out.
+    int product_chunks(const Schedule& schedule, std::int64_t steps) const {
+        std::int64_t results = 1;
+        int sides = 0;
+        for (const LoopSpec& loop : schedule.outer) {
+            results *= std::max<std::int64_t>(estimate(loop.extent), 1);
+            if (estimate(loop.extent) >= min_product_side) ++sides;
+        }
+        if (sides < 2 || results > few_results || steps < min_split_steps) return 0;
+        const Dim& first = schedule.rows.front().extent;
+        // In equal chunks: what they leave over is added up by one thread for each result.
+        if (!first.is_known()) return estimate(first) >= 4 * split_chunks ? split_chunks : 0;
+        for (int chunks = split_chunks; chunks > 1; --chunks) {
+            if (first.value() % chunks == 0) return chunks;
+        }
+        return 0;
     }
 
     // Independent accumulators hide the latency of an addition; long bodies fill the pipeline by themselves.

@@ -18,7 +18,8 @@ struct Machine {
     int threads = 1;
     std::int64_t l2_bytes = 512 << 10;
     std::int64_t l3_bytes = 8 << 20;
-    // Factors of contractions are packed into tiles for the caches; else every result is a sum of its own.
+    // Factors of contractions are packed into tiles for the caches; else the loops are left as they are, for the back
+    // end to make tiles of.
     bool packs_products = true;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();

@@ -7,6 +7,7 @@
 
 #include "grid/grid.h"
 #include "loopir/interpret.h"
+#include "metal_sim/control.h"
 #include "msl/library.h"
 #include "test_codegen_support.h"
 #include "topstitch/error.h"
@@ -33,10 +34,11 @@ unsigned count(const codegen::SizeExpr& expr, const std::vector<std::int64_t>& s
 }  // namespace
 
 std::vector<Data> run_emitted(const codegen::Source& source, std::vector<Data> buffers,
-                              const std::vector<std::int64_t>& sizes) {
+                              const std::vector<std::int64_t>& sizes, int version) {
     metal_sim::msl::CompileRequest request;
     request.source = source.text;
     request.fast_math = false;
+    request.version = version;
     const metal_sim::msl::CompileResult compiled = metal_sim::msl::compile(request);
     if (compiled.library == nullptr) throw InternalError(concat("test: ", compiled.log, "\n", source.text));
     const metal_sim::msl::KernelInfo* kernel = compiled.library->find(source.entry);
@@ -88,6 +90,28 @@ std::vector<Data> run_emitted(const codegen::Source& source, std::vector<Data> b
         std::copy(memory[b]->data(), memory[b]->data() + memory[b]->bytes(), buffers[b].bytes.begin());
     }
     return buffers;
+}
+
+std::vector<Data> run_in_each_order(const codegen::Source& source, const std::vector<Data>& buffers,
+                                    const std::vector<std::int64_t>& sizes) {
+    metal_sim::Settings& settings = metal_sim::settings();
+    const metal_sim::Order before = settings.order;
+    std::vector<Data> first;
+    for (const metal_sim::Order order :
+         {metal_sim::Order::forward, metal_sim::Order::reversed, metal_sim::Order::shuffled}) {
+        settings.order = order;
+        std::vector<Data> results = run_emitted(source, buffers, sizes);
+        if (first.empty()) {
+            first = std::move(results);
+            continue;
+        }
+        for (std::size_t b = 0; b < first.size(); ++b) {
+            if (results[b].bytes == first[b].bytes) continue;
+            throw InternalError(concat("test: buffer ", b, " depends on the order of threads\n", source.text));
+        }
+    }
+    settings.order = before;
+    return first;
 }
 
 std::string check_emitted(const loopir::Kernel& kernel, const std::vector<Data>& buffers,

@@ -116,8 +116,8 @@ TEST_CASE("Metal: indices have 32 bits where numbers prove that they fit, or whe
     CHECK_FALSE(wide.narrow);
     CHECK(wide.fits_narrow(std::vector<std::int64_t>{1000000}));
     CHECK_FALSE(wide.fits_narrow(std::vector<std::int64_t>{std::int64_t{1} << 31}));
-    CHECK(contains(wide.text, "const long i = long(at.x);"));
-    CHECK(contains(emitted(symbolic, {.narrow = true}).text, "const int i = int(at.x);"));
+    CHECK(contains(wide.text, "const long i_first = long(at.x) * 4;"));
+    CHECK(contains(emitted(symbolic, {.narrow = true}).text, "const int i_first = int(at.x) * 4;"));
 }
 
 TEST_CASE("Metal: what comes from memory is an index of 64 bits everywhere") {
@@ -160,6 +160,12 @@ TEST_CASE("size expressions: sums of products, which saturate") {
     CHECK(n * m == m * n);
     CHECK(SizeExpr(12).is_number());
     CHECK_FALSE(n.is_number());
+    CHECK(ceil_div(n, 4).evaluate(sizes) == 2);
+    CHECK((ceil_div(n * m, 8) * ceil_div(m, 2) + n).evaluate(sizes) == 5 * 4 + 5);
+    CHECK(ceil_div(n, 4) * m == m * ceil_div(n, 4));
+    CHECK_FALSE(ceil_div(n, 4) == ceil_div(n, 5));
+    CHECK_FALSE(ceil_div(n, 4).is_number());
+    CHECK(ceil_div(13, 4) == SizeExpr(4));
     const std::vector<std::int64_t> huge = {std::int64_t{1} << 62, 8};
     CHECK((n * m).evaluate(huge) == INT64_MAX);
     CHECK((n * m + n * m).evaluate(huge) == INT64_MAX);
