@@ -36,7 +36,8 @@ def reasons(op: str) -> list[str]:
     placeholders, outputs = build(op, graph, [a.shape for a in arrays], arrays, case)
     report = graph.compile(placeholders, outputs, device="metal").report()
     found = [region["remark"] for region in report.regions if region["remark"]]
-    return sorted({re.sub(r".* form: ", "", remark) for remark in found})
+    texts = [re.sub(r".* form: ", "", remark) for remark in found]
+    return sorted({re.sub(r"buffer \w+ has", "a buffer has", text) for text in texts})
 
 
 def tables() -> str:

@@ -148,7 +148,8 @@ Pipeline Gpu::compile(const std::string& source, const std::string& function) co
     @autoreleasepool {
         NSError* error = nil;
         const auto options = adopt([[MTLCompileOptions alloc] init]);
-        [options.get() setMathMode:MTLMathModeSafe];  // value-changing mathematics is off, as on the CPU
+        // Value-changing mathematics is off, as on the CPU; by the name that systems before macOS 15 have too.
+        [options.get() setFastMathEnabled:NO];
         const auto library =
             adopt([device_of(device_) newLibraryWithSource:[NSString stringWithUTF8String:source.c_str()]
                                                    options:options.get()

@@ -100,7 +100,7 @@ def test_links_lead_to_operations() -> None:
         assert name in headings
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/metal.md"])
+@pytest.mark.parametrize("page", [*PAGES, "docs/metal.md", "docs/devices.md"])
 def test_python_names_exist(page: str) -> None:
     names = re.findall(rf"\b(ts|{CLASSES})\.(\w+)", "\n".join(code_spans(read(page))))
     missing = [
