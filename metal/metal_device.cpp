@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::int64_t most_groups = std::int64_t{1} << 31;  // along an axis; far below what memory allows
 constexpr int threads_of_group = 256;
+constexpr std::size_t most_sizes = 4096 / sizeof(std::int64_t);  // what setBytes takes
 
 // How many threads of a row and of rows make a group, for grids of single threads.
 Extents group_extents(const Pipeline& pipeline, std::int64_t x, std::int64_t y) {
@@ -96,6 +97,9 @@ private:
 
     // Whatever the sizes: why this GPU cannot run it as it is; empty if it can.
     std::string why_unfit(const Pipeline& pipeline, const codegen::Launch& launch) const {
+        if (narrow_.source.sizes.size() > most_sizes) {
+            return concat("it depends on ", narrow_.source.sizes.size(), " sizes, and ", most_sizes, " can be passed");
+        }
         if (launch.simd_width > 0 && launch.simd_width != pipeline.simd_width) {
             return concat("the GPU has simdgroups of ", pipeline.simd_width, " threads, not of ", launch.simd_width);
         }
