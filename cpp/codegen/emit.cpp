@@ -178,7 +178,8 @@ std::variant<Source, Refusal> emit(const Kernel& kernel, const Dialect& dialect,
     };
     const Kernel joined = join_blocks(ready);
     const LoopFacts joined_facts(joined);
-    if (const std::optional<ProductPlan> product = plan_product(joined, joined_facts)) {
+    const std::optional<ProductPlan> product = plan_product(joined, joined_facts);
+    if (product && product->group_bytes(dialect) <= dialect.limits().group_bytes) {
         const GridPlan plan(joined, joined_facts, dialect.limits(), product->group_threads(dialect.limits()));
         return source(joined, joined_facts, plan, &*product);
     }

@@ -75,7 +75,7 @@ void Emitter::emit_four(const Four& four, const std::function<void()>& each) {
     for (const ValueId value : four.accesses.loads) wide.loads[value] = emit_wide_load(instr(value), four.left);
     for (const Store* store : four.accesses.stores) {
         const auto b = static_cast<std::size_t>(store->buffer);
-        const std::string& name = local_name(concat(buffers_[b], "_", wide_count));
+        const std::string name = names_.unique(concat(buffers_[b], "_", wide_count), "four");
         line(concat(dialect_.wide_type(storage_type(kernel_.buffers[b].dtype)), " ", name, ";"));
         wide.stores[store] = name;
     }

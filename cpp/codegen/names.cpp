@@ -19,6 +19,24 @@ constexpr std::size_t longest = 48;
 
 }  // namespace
 
+Names::Names(const Dialect& dialect) : dialect_(dialect) {
+    for (const DType type : {DType::boolean, DType::int8, DType::int16, DType::int32, DType::int64, DType::uint8,
+                             DType::uint16, DType::uint32, DType::uint64, DType::float16, DType::float32}) {
+        types_.insert(dialect.type(type));
+    }
+}
+
+// Values are called v12 and accumulators a12; helper functions and shared memory end in what they are for.
+bool Names::is_ours(std::string_view word) const {
+    const bool numbered = word.size() > 1 && (word[0] == 'v' || word[0] == 'a') &&
+                          word.find_first_not_of("0123456789", 1) == std::string_view::npos;
+    if (numbered || word == "shared_position" || word == "shared_low") return true;
+    const std::size_t last = word.rfind('_');
+    if (last == std::string_view::npos) return false;
+    const std::string_view ending = word.substr(last + 1);
+    return ending == "pair" || types_.contains(ending);
+}
+
 std::string Names::unique(std::string_view wanted, std::string_view otherwise) {
     std::string name;
     for (const char c : wanted.substr(0, longest)) {
@@ -33,11 +51,6 @@ std::string Names::unique(std::string_view wanted, std::string_view otherwise) {
     if (name.empty()) name = otherwise;
     if (is_digit(name.front())) name = concat(otherwise, name);
     std::string result = name;
-    // Values are called v12 and accumulators a12.
-    const auto is_ours = [](const std::string& word) {
-        return word.size() > 1 && (word[0] == 'v' || word[0] == 'a') &&
-               word.find_first_not_of("0123456789", 1) == std::string::npos;
-    };
     for (int number = 1; dialect_.is_reserved(result) || is_ours(result) || !taken_.insert(result).second; ++number) {
         result = concat(name, "_", number);
     }

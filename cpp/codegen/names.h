@@ -2,6 +2,7 @@
 // Whatever a graph is called, the source compiles.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,13 +13,16 @@ namespace topstitch::codegen {
 
 class Names {
 public:
-    explicit Names(const Dialect& dialect) : dialect_(dialect) {}
+    explicit Names(const Dialect& dialect);
 
     // `wanted` as an identifier that is no word of the language and not given away yet; `otherwise` if it is empty.
     std::string unique(std::string_view wanted, std::string_view otherwise);
 
 private:
+    bool is_ours(std::string_view word) const;
+
     const Dialect& dialect_;
+    std::set<std::string, std::less<>> types_;
     std::set<std::string> taken_;
 };
 

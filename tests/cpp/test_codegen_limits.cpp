@@ -144,6 +144,8 @@ TEST_CASE("names: whatever a graph is called, it becomes an identifier that noth
     CHECK(names.unique("device", "b") == "device_1");
     CHECK(names.unique("thread_index", "b") == "thread_index_1");
     CHECK(names.unique("v12", "b") == "v12_1");
+    CHECK(names.unique("erf_float", "b") == "erf_float_1");
+    CHECK(names.unique("shared_low", "b") == "shared_low_1");
     CHECK(names.unique("\xc3\xa9", "b") == "b_1");
     CHECK(names.unique("*/ } kernel void evil() {", "b") == "kernel_void_evil");
     CHECK(names.unique(std::string(1000, 'x'), "b").size() <= 60);
