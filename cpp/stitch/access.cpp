@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "loopir/instr_cost.h"
 #include "ops/element_lowering.h"
 #include "ops/memory.h"
 
@@ -17,25 +18,6 @@ using loopir::ScalarOp;
 constexpr std::size_t max_inlined_requests = 16;
 constexpr double max_inlined_cost = 12;
 constexpr int max_inlined_depth = 4;  // times the members of a region: so deep do bodies call each other
-
-double cost_of(const loopir::Instr& instr) {
-    switch (instr.op) {
-        case ScalarOp::constant:
-        case ScalarOp::index_value:
-        case ScalarOp::load:
-        case ScalarOp::acc_read:
-            return 0;
-        case ScalarOp::div:
-        case ScalarOp::rem:
-        case ScalarOp::sqrt:
-            return 4;
-        case ScalarOp::pow:
-        case ScalarOp::atan2:
-            return 40;
-        default:
-            return loopir::info(instr.op).is_math ? 16 : 1;
-    }
-}
 
 bool is_dynamic(const Indices& at) {
     std::vector<loopir::ValueId> values;
@@ -125,7 +107,7 @@ private:
             probe_factors(node_view, access, reduce, domain);
         }
         for (const loopir::Instr& instr : builder.kernel().instrs) {
-            access.cost += cost_of(instr);
+            access.cost += loopir::cost_of(instr);
             if (instr.op == ScalarOp::index_value && !instr.index.is_constant())
                 access.index_uses.push_back(instr.index);
         }

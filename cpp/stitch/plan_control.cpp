@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/control.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/specialize.h"
 #include "stitch/planner.h"
@@ -68,18 +69,6 @@ void Planner::add_control(OpId op, const std::string& name) {
     plan_.controls[number] = std::move(control);
 }
 
-// Parameter `first_parameter + k` is input `first_input + k`; those that are constants are so in the function too.
-std::vector<const NDArray*> Planner::constants_for(OpId op, std::size_t parameters, std::size_t first_parameter,
-                                                   std::size_t first_input) const {
-    std::vector<const NDArray*> constants(parameters, nullptr);
-    const std::vector<TensorRef>& inputs = graph_.op(op).inputs;
-    for (std::size_t k = first_parameter; k < parameters; ++k) {
-        const OpNode& node = graph_.op(inputs[first_input + k - first_parameter].op);
-        if (node.def->name == "constant") constants[k] = &std::get<NDArray>(node.attributes[0]);
-    }
-    return constants;
-}
-
 int Planner::carried_buffer(OpId op, int k, PlanControl& control) {
     const int buffer = buffer_of({op, k});
     control.before.push_back({buffer_of(graph_.op(op).inputs[static_cast<std::size_t>(k)]), buffer});
@@ -96,7 +85,7 @@ int Planner::slice_of(int whole, const TensorType& type, PlanControl& control) {
 
 int Planner::plan_body(Program body, Bindings bindings, const std::string& prefix) {
     require_decided(body);
-    body = canonicalize(body, options_.stitch);
+    body = canonicalize_body(body, options_.stitch);
     require_decided(body);
     for (const OpNode& node : body.graph->ops) {
         for (const TensorType& type : node.outputs) {
@@ -122,7 +111,7 @@ void Planner::plan_branch(OpId op, PlanControl& control, const std::string& name
     }
     for (std::size_t k = 1; k < node.inputs.size(); ++k) bindings.feeds.push_back(buffer_of(node.inputs[k]));
     for (const char* branch : {"then", "otherwise"}) {
-        Program body = specialize_function(view.view.function(branch), types, constants_for(op, types.size(), 0, 1));
+        Program body = specialize_function(view.view.function(branch), types, constant_captures(graph_, node));
         keep_results(body, kept);
         control.blocks.push_back(plan_body(std::move(body), bindings, concat(name, "_", branch, "_")));
     }
@@ -144,7 +133,7 @@ void Planner::plan_while(OpId op, PlanControl& control, const std::string& name)
     bindings.feeds.assign(condition.feeds.begin() + static_cast<std::ptrdiff_t>(carried), condition.feeds.end());
     condition.results = {control.predicate};
 
-    const std::vector<const NDArray*> constants = constants_for(op, types.size(), carried, carried);
+    const std::vector<const NDArray*> constants = constant_captures(graph_, node);
     control.condition = plan_body(specialize_function(view.view.function("condition"), types, constants),
                                   std::move(condition), name + "_condition_");
     Program body = specialize_function(view.view.function("body"), types, constants);
@@ -180,9 +169,7 @@ void Planner::plan_scan(OpId op, PlanControl& control, const std::string& name) 
     for (std::size_t k = static_cast<std::size_t>(layout.carried + layout.sequences); k < node.inputs.size(); ++k)
         bindings.feeds.push_back(buffer_of(node.inputs[k]));
 
-    const auto first_capture = static_cast<std::size_t>(layout.parameter_of_capture(0));
-    Program body = specialize_function(view.view.function("body"), types,
-                                       constants_for(op, types.size(), first_capture, first_capture - 1));
+    Program body = specialize_function(view.view.function("body"), types, constant_captures(graph_, node));
     std::vector<std::size_t> kept;
     for (int k = 0; k < layout.carried; ++k) kept.push_back(static_cast<std::size_t>(k));
     for (int k = 0; k < layout.stacked; ++k) {

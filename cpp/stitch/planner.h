@@ -47,8 +47,6 @@ private:
     void plan_branch(OpId op, PlanControl& control, const std::string& name);
     void plan_while(OpId op, PlanControl& control, const std::string& name);
     void plan_scan(OpId op, PlanControl& control, const std::string& name);
-    std::vector<const NDArray*> constants_for(OpId op, std::size_t parameters, std::size_t first_parameter,
-                                              std::size_t first_input) const;
     int carried_buffer(OpId op, int k, PlanControl& control);
     int slice_of(int whole, const TensorType& type, PlanControl& control);
     int plan_body(Program body, Bindings bindings, const std::string& prefix);
