@@ -31,15 +31,30 @@ Index substitute(const Index& index, const std::vector<Index>& own) {
 
 class Prober {
 public:
-    Prober(const Program& program, bool look_through) : graph_(*program.graph), look_through_(look_through) {}
+    Prober(const Program& program, bool look_through)
+        : program_(program), graph_(*program.graph), look_through_(look_through) {}
 
     std::vector<OpAccess> run() {
         accesses_.reserve(graph_.ops.size());
-        for (std::size_t k = 0; k < graph_.ops.size(); ++k) accesses_.push_back(probe(static_cast<OpId>(k)));
+        for (std::size_t k = 0; k < graph_.ops.size(); ++k) {
+            accesses_.push_back(probe(static_cast<OpId>(k)));
+            accesses_.back().invariant = is_invariant(static_cast<OpId>(k));
+        }
         return std::move(accesses_);
     }
 
 private:
+    bool is_invariant(OpId id) const {
+        const OpNode& node = graph_.op(id);
+        if (!program_.repeats) return false;
+        if (node.def->name == "placeholder") {
+            const std::vector<TensorRef>& known = program_.invariant;
+            return std::find(known.begin(), known.end(), TensorRef{id, 0}) != known.end();
+        }
+        return std::all_of(node.inputs.begin(), node.inputs.end(),
+                           [this](TensorRef input) { return accesses_[at(input.op)].invariant; });
+    }
+
     OpAccess probe(OpId id) {
         const OpNode& node = graph_.op(id);
         OpAccess access;
@@ -104,7 +119,7 @@ private:
             }
             reduce.element(context, access.home, domain);
             access.cost += 1;
-            probe_factors(node_view, access, reduce, domain);
+            probe_factors(node, node_view, access, reduce, domain);
         }
         for (const loopir::Instr& instr : builder.kernel().instrs) {
             access.cost += loopir::cost_of(instr);
@@ -151,14 +166,18 @@ private:
         const bool in_lanes = last >= 0 && !scatter.direct.empty() && scatter.direct.back() == last;
         if (in_lanes && !scatter.searched[at(last)]) scatter.lanes = last;
     }
-    static std::size_t at(loopir::VarId var) { return static_cast<std::size_t>(var); }
+    static std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
     // What the parts of a contraction depend on.
-    static void probe_factors(const NodeView& node, OpAccess& access, const ReduceBody& body, const Indices& domain) {
+    void probe_factors(const OpNode& op, const NodeView& node, OpAccess& access, const ReduceBody& body,
+                       const Indices& domain) const {
         for (const ReduceBody::Factor& factor : body.factors) {
-            access.factor_vars.push_back(used_vars(node, access, 0, [&](ElementContext& context, const Indices&) {
-                factor(context, access.home, domain);
-            }));
+            std::vector<int> operands;
+            access.factor_vars.push_back(used_vars(
+                node, access, 0, [&](ElementContext& context, const Indices&) { factor(context, access.home, domain); },
+                &operands));
+            access.invariant_factors.push_back(std::all_of(
+                operands.begin(), operands.end(), [&](int k) { return accesses_[at(op.inputs[at(k)].op)].invariant; }));
         }
         if (body.window) {
             access.positions = body.window->positions(node.view, access.home, domain);
@@ -174,9 +193,11 @@ private:
         }
     }
 
-    // Which of an operation's variables matter to `body`, which gets `free` further variables.
+    // Which of an operation's variables matter to `body`, which gets `free` further variables, and which operands it
+    // reads.
     template <typename Body>
-    static std::vector<bool> used_vars(const NodeView& node, const OpAccess& access, std::size_t free, Body body) {
+    static std::vector<bool> used_vars(const NodeView& node, const OpAccess& access, std::size_t free, Body body,
+                                       std::vector<int>* operands = nullptr) {
         loopir::Builder builder;
         for (const Dim& extent : access.vars) builder.begin_loop("v", extent);
         Indices others;
@@ -189,6 +210,7 @@ private:
         };
         FunctionContext context(builder, node.view, [&](int k, const Indices& at, loopir::ValueId) {
             for (const Index& index : at) note(index);
+            if (operands != nullptr) operands->push_back(k);
             return context_value(builder, node.inputs[static_cast<std::size_t>(k)].dtype);
         });
         body(context, others);
@@ -238,6 +260,7 @@ private:
         requests.push_back(std::move(request));
     }
 
+    const Program& program_;
     const GraphData& graph_;
     bool look_through_;
     std::vector<OpAccess> accesses_;

@@ -33,6 +33,12 @@ void carry(Program& program, std::size_t first, std::size_t count) {
     program.results.erase(program.results.begin(), program.results.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
+// The feeds from `first` on are the same in all iterations.
+void repeat(Program& program, std::size_t first) {
+    program.repeats = true;
+    program.invariant.assign(program.feeds.begin() + static_cast<std::ptrdiff_t>(first), program.feeds.end());
+}
+
 }  // namespace
 
 void Planner::add_control(OpId op, const std::string& name) {
@@ -45,11 +51,12 @@ void Planner::add_control(OpId op, const std::string& name) {
     step.region = report_of_.back();
     PlanControl control;
     const std::string& kind = graph_.op(op).def->name;
-    std::vector<int> outer;  // what has to last until the end
-    for (const TensorRef input : graph_.op(op).inputs) outer.push_back(buffer_of(input));
+    begun_ = setup_.clock;
+    outlasting_.clear();
+    for (const TensorRef input : graph_.op(op).inputs) outlasting_.push_back(buffer_of(input));
     for (std::size_t k = 0; k < graph_.op(op).outputs.size(); ++k) {
         const TensorRef output{op, static_cast<std::int32_t>(k)};
-        if (read_.contains(output)) outer.push_back(buffer_of(output));
+        if (read_.contains(output)) outlasting_.push_back(buffer_of(output));
     }
     add_step(std::move(step));
     if (kind == "if_else") {
@@ -59,11 +66,11 @@ void Planner::add_control(OpId op, const std::string& name) {
     } else {
         plan_scan(op, control, name);
     }
-    for (const PlanCopy& copied : control.before) outer.push_back(copied.to);
+    for (const PlanCopy& copied : control.before) outlasting_.push_back(copied.to);
     for (const int buffer : {control.predicate, control.index}) {
-        if (buffer >= 0) outer.push_back(buffer);
+        if (buffer >= 0) outlasting_.push_back(buffer);
     }
-    for (const int buffer : outer) use(buffer);
+    for (const int buffer : outlasting_) use(buffer);
     ++setup_.clock;
     plan_.regions[report] = control_report(op, control, name);
     plan_.controls[number] = std::move(control);
@@ -92,7 +99,7 @@ int Planner::plan_body(Program body, Bindings bindings, const std::string& prefi
             plan_.extents.insert(plan_.extents.end(), type.shape.dims().begin(), type.shape.dims().end());
         }
     }
-    return Planner(plan_, setup_, body, std::move(bindings), prefix).run();
+    return Planner(plan_, setup_, body, std::move(bindings), prefix, this).run();
 }
 
 void Planner::plan_branch(OpId op, PlanControl& control, const std::string& name) {
@@ -134,9 +141,11 @@ void Planner::plan_while(OpId op, PlanControl& control, const std::string& name)
     condition.results = {control.predicate};
 
     const std::vector<const NDArray*> constants = constant_captures(graph_, node);
-    control.condition = plan_body(specialize_function(view.view.function("condition"), types, constants),
-                                  std::move(condition), name + "_condition_");
+    Program decides = specialize_function(view.view.function("condition"), types, constants);
+    repeat(decides, carried);
+    control.condition = plan_body(std::move(decides), std::move(condition), name + "_condition_");
     Program body = specialize_function(view.view.function("body"), types, constants);
+    repeat(body, carried);
     carry(body, 0, carried);
     control.blocks.push_back(plan_body(std::move(body), std::move(bindings), name + "_"));
 }
@@ -180,6 +189,7 @@ void Planner::plan_scan(OpId op, PlanControl& control, const std::string& name) 
         bindings.results.push_back(slice_of(buffer_of({op, output}), part, control));
     }
     keep_results(body, kept);
+    repeat(body, 1 + static_cast<std::size_t>(layout.carried + layout.sequences));
     carry(body, 1, static_cast<std::size_t>(layout.carried));
     control.blocks.push_back(plan_body(std::move(body), std::move(bindings), name + "_"));
 }

@@ -269,7 +269,11 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
         return ceil_div(count(tiling.batch), std::max<std::int64_t>(count(batch), 1));
     };
     const std::int64_t column_uses = row_tiles * uses(tiling.column_batch);
-    tiling.columns_once = (column_uses - 1) * columns * reduce > worth_a_launch;
+    // A factor that is the same in all iterations of a loop is packed in front of it.
+    const auto is_invariant = [&](int factor) {
+        return access(contraction_).invariant_factors[static_cast<std::size_t>(factor)];
+    };
+    tiling.columns_once = is_invariant(1 - tiling.row_factor) || (column_uses - 1) * columns * reduce > worth_a_launch;
     std::int64_t most_columns = column_panels;
     if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
     if (!tiling.one_block) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
@@ -278,7 +282,8 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     tiling.column_panels = ceil_div(column_panels, column_tiles);
     split(tiling, work, row_tiles * column_tiles, reduce);
     const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
-    tiling.rows_once = (row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4;
+    tiling.rows_once =
+        is_invariant(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
 }
 
 // Splits the reduced axis when there are fewer tiles than threads.

@@ -318,3 +318,88 @@ def test_an_open_length_and_batch() -> None:
             dc = dz @ wv.T
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-13)
     assert places(exe, "matmul") == [0, 1, 1]
+
+
+# --- Factors of products are packed in front of loops.
+
+
+def launches(exe: ts.Executable, inputs: list[np.ndarray]) -> tuple[list[int], list[int]]:
+    """How often the kernels that pack factors of products run, and those that multiply."""
+    kernels = [k for k in exe.profile(inputs, runs=1).kernels if k["operations"][0].startswith("matmul")]
+    return (
+        sorted(k["launches"] for k in kernels if k["flops"] == 0),
+        sorted(k["launches"] for k in kernels if k["flops"] > 0),
+    )
+
+
+@pytest.mark.parametrize("length", [0, 1, 6])
+def test_factors_are_packed_once(length: int) -> None:
+    """On either side, turned, and with something stitched to them; in each run anew."""
+    graph = ts.Graph()
+    shapes = ((length, 30, 70), (30, 70), (70, 70), (70, 70), (30, 30))
+    x = graph.placeholder((-1, 30, 70), dtype=ts.float64)
+    h, w, v, u = (graph.placeholder(s, dtype=ts.float64) for s in shapes[1:])
+
+    def step(c: Any, part: Any) -> Any:
+        return ts.tanh(u @ (c @ ts.transpose(w)) + part @ (v * 0.5)), c
+
+    last, rows = ts.scan(step, h, x)
+    exe = graph.compile([x, h, w, v, u], [last, rows])
+    xv, hv, wv, vv, uv = random(*shapes)
+    for _ in range(2):
+        got, got_rows = exe.run([xv, hv, wv, vv, uv])
+        c, expected = hv, []
+        for part in xv:
+            expected.append(c)
+            c = np.tanh(uv @ (c @ wv.T) + part @ (0.5 * vv))
+        np.testing.assert_allclose(np.asarray(got), c, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(np.asarray(got_rows).ravel(), np.ravel(expected), rtol=1e-11, atol=1e-13)
+        wv, vv, uv = wv + 0.01, vv - 0.01, uv * 1.5
+    packed, multiplied = launches(exe, [xv, hv, wv, vv, uv])
+    assert packed == [1, 1, 1]
+    assert multiplied == [length] * 3 or length == 0
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_factors_are_packed_in_front_of_the_outermost_loop(bounded: bool) -> None:
+    """What is the same in the inner loop only is packed in each iteration of the outer one."""
+    graph = ts.Graph()
+    shapes = ((5, 64, 64), (40, 64), (64, 64))
+    x, h, w = (graph.placeholder(s, dtype=ts.float64) for s in shapes)
+
+    def outer(c: Any, part: Any) -> Any:
+        def inner(i: Any, c: Any) -> Any:
+            return ts.tanh(c @ w @ part + ts.cast(i, dtype=ts.float64))
+
+        if bounded:
+            return ts.for_loop(3, inner, c), None
+        first = (graph.constant(0, dtype=ts.int32), c)
+        return ts.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, inner(*s)), first)[1], None
+
+    exe = graph.compile([x, h, w], ts.scan(outer, h, x)[0])
+    xv, hv, wv = (0.3 * value for value in random(*shapes))  # so that rounding errors do not grow
+    c = hv
+    for part in xv:
+        for i in range(3):
+            c = np.tanh(c @ wv @ part + i)
+    np.testing.assert_allclose(np.asarray(exe.run([xv, hv, wv])), c, rtol=1e-10, atol=1e-13)
+    assert launches(exe, [xv, hv, wv]) == ([1, 5], [15, 15])
+
+
+def test_nothing_is_packed_in_front_of_a_branch() -> None:
+    graph = ts.Graph()
+    shapes = ((6, 40, 64), (40, 64), (64, 64))
+    x, h, w = (graph.placeholder(s, dtype=ts.float64) for s in shapes)
+
+    def step(c: Any, part: Any) -> Any:
+        return ts.if_else(ts.sum(part) > 0, lambda: ts.tanh(c @ w + part), lambda: ts.sin(c)), None
+
+    exe = graph.compile([x, h, w], ts.scan(step, h, x)[0])
+    xv, hv, wv = random(*shapes)
+    for sign in (1, -1):
+        values = sign * np.abs(xv)
+        c = hv
+        for part in values:
+            c = np.tanh(c @ wv + part) if part.sum() > 0 else np.sin(c)
+        np.testing.assert_allclose(np.asarray(exe.run([values, hv, wv])), c, rtol=1e-10, atol=1e-13)
+    assert launches(exe, [-np.abs(xv), hv, wv]) == ([], [])
