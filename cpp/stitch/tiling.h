@@ -48,7 +48,7 @@ private:
     bool coalesce(VarId outer, VarId inner) const;
     void move_to_batch(std::vector<VarId>& vars, std::vector<VarId>& batch) const;
     void find_batches(Tiling& tiling) const;
-    void choose_panel(Tiling& tiling, std::int64_t columns) const;
+    void choose_panel(Tiling& tiling, std::int64_t rows, std::int64_t columns) const;
     void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const;
