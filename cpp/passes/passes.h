@@ -9,6 +9,7 @@ namespace topstitch {
 // Composites into their expansions, until none is left but, with `keep_library`, those with kernels of their own.
 Program expand(const Program& program, bool keep_library);
 Program simplify(const Program& program);  // algebra that is exact, and operations that do nothing
+Program turn(const Program& program);      // transposes of products
 Program fold(const Program& program);      // operations on small constants
 Program cse(const Program& program);       // equal operations on equal inputs, once
 Program dce(const Program& program);       // what no result and no assignment needs, dropped

@@ -8,7 +8,7 @@
 namespace topstitch {
 
 Program tidy(const Program& program, bool keep_library) {
-    return dce(cse(simplify(fold(cse(expand(dce(program), keep_library))))));
+    return dce(cse(simplify(turn(fold(cse(expand(dce(program), keep_library)))))));
 }
 
 Program canonicalize(const Program& program, bool keep_library) {
