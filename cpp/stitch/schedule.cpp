@@ -14,6 +14,7 @@ using loopir::IndexTerm;
 using loopir::VarId;
 
 constexpr int rows_by_one_vector = 4;
+constexpr double max_cost_down_rows = 20;  // of sums in lanes, to take many vectors of a row
 constexpr int split_chunks = 32;
 constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
 constexpr double max_cost_together = 1500;           // of those: the code is written out for each
@@ -391,6 +392,7 @@ private:
                 loop.unroll = cost < 40 ? 4 : 2;
             } else {
                 loop.unroll = std::max(unroll_for(cost), repeats);
+                if (region_.has_reduce) loop.unroll = std::max(loop.unroll, vectors_down_rows(loop, cost));
             }
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
@@ -401,6 +403,15 @@ private:
             schedule.outer.back().unroll = rows_by_one_vector;
             schedule.rows.back().unroll = 2;
         }
+    }
+
+    // Sums in lanes step from row to row of memory: the more of each row they take at once, the longer it is read in
+    // one go. Every thread gets a part.
+    int vectors_down_rows(const LoopSpec& loop, double cost) const {
+        if (cost >= max_cost_down_rows) return 1;
+        const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
+        const std::int64_t shares = estimate(loop.extent) / (lanes * machine_.threads);
+        return static_cast<int>(std::min<std::int64_t>(machine_.vector_registers / 2, shares));
     }
 
     // Only when the size is certain: an executable for any size must not bypass the caches for small ones.
