@@ -13,6 +13,7 @@ using loopir::VarId;
 
 // With fewer rows a packed factor is used too few times.
 constexpr std::int64_t min_packed_rows = 24;
+constexpr std::int64_t min_rows_of_invariant = 4;  // when it is packed once, in front of a loop
 constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
@@ -56,6 +57,10 @@ bool TilingChooser::find_contraction() {
     positions_ = over_region(access(contraction_).positions, region_.members.at(contraction_));
     phases_ = find_phases(partition_, region_);
     return std::none_of(region_.outputs.begin(), region_.outputs.end(), [this](OpId op) { return phases_.row.at(op); });
+}
+
+bool TilingChooser::is_invariant_factor(int factor) const {
+    return access(contraction_).invariant_factors[static_cast<std::size_t>(factor)];
 }
 
 // Packed factors and split sums take three buffers more.
@@ -147,7 +152,8 @@ std::optional<Tiling> TilingChooser::run() {
     const std::int64_t reduce = count(tiling.reduce);
     if (reduce < min_reduce || rows * columns * reduce < min_multiplications) return std::nullopt;
     if (columns < tiling.lanes) return std::nullopt;
-    if (rows < min_packed_rows) {
+    const bool packed_once = is_invariant_factor(1 - tiling.row_factor);
+    if (rows < (packed_once ? min_rows_of_invariant : min_packed_rows)) {
         if (!columns_contiguous_) return std::nullopt;
         choose_direct(tiling, rows, columns, reduce);
     } else {
@@ -283,10 +289,8 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     };
     const std::int64_t column_uses = row_tiles * uses(tiling.column_batch);
     // A factor that is the same in all iterations of a loop is packed in front of it.
-    const auto is_invariant = [&](int factor) {
-        return access(contraction_).invariant_factors[static_cast<std::size_t>(factor)];
-    };
-    tiling.columns_once = is_invariant(1 - tiling.row_factor) || (column_uses - 1) * columns * reduce > worth_a_launch;
+    tiling.columns_once =
+        is_invariant_factor(1 - tiling.row_factor) || (column_uses - 1) * columns * reduce > worth_a_launch;
     std::int64_t most_columns = column_panels;
     if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
     if (!tiling.one_block) most_columns = std::min(most_columns, ceil_div(max_sum_columns, tiling.panel_columns()));
@@ -296,7 +300,7 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     split(tiling, work, row_tiles * column_tiles, reduce);
     const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
     tiling.rows_once =
-        is_invariant(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
+        is_invariant_factor(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
 }
 
 // Splits the reduced axis when there are fewer tiles than threads.

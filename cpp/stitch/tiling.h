@@ -31,6 +31,7 @@ private:
     std::int64_t count(const std::vector<VarId>& vars) const;
     const Dim& extent(VarId var) const { return region_.vars[static_cast<std::size_t>(var)].extent; }
     bool find_contraction();
+    bool is_invariant_factor(int factor) const;  // the same in all iterations of the loop around
     bool too_many_buffers() const;
     // Which variables of the region the marked own variables of the contraction are made of.
     std::vector<bool> over_region_vars(const std::vector<bool>& own) const;

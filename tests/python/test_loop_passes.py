@@ -403,3 +403,20 @@ def test_nothing_is_packed_in_front_of_a_branch() -> None:
             c = np.tanh(c @ wv + part) if part.sum() > 0 else np.sin(c)
         np.testing.assert_allclose(np.asarray(exe.run([values, hv, wv])), c, rtol=1e-10, atol=1e-13)
     assert launches(exe, [-np.abs(xv), hv, wv]) == ([], [])
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 17, 23])
+@pytest.mark.parametrize("turned", [False, True])
+def test_few_rows_times_a_weight(rows: int, turned: bool) -> None:
+    """From four rows on it is packed, which pays only because that is done once."""
+    graph = ts.Graph()
+    shapes = ((7, rows, 96), (rows, 96), (96, 96))
+    x, h, w = (graph.placeholder(s, dtype=ts.float64) for s in shapes)
+    last, _ = ts.scan(lambda c, p: (ts.tanh(c @ (ts.transpose(w) if turned else w) + p), None), h, x)
+    exe = graph.compile([x, h, w], last)
+    xv, hv, wv = (0.3 * value for value in random(*shapes))
+    c = hv
+    for part in xv:
+        c = np.tanh(c @ (wv.T if turned else wv) + part)
+    np.testing.assert_allclose(np.asarray(exe.run([xv, hv, wv])), c, rtol=1e-11, atol=1e-14)
+    assert launches(exe, [xv, hv, wv]) == ([1] if rows >= 4 else [], [7])

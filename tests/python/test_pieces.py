@@ -1,5 +1,6 @@
-"""Loops in pieces: where another part of a concatenation begins, or padding ends, the innermost loop is cut, so that each
-piece reads its part without asking where it is. Against NumPy.
+"""Loops in pieces: where another part of a concatenation begins, or padding ends, the innermost loop is cut.
+
+Each piece reads its part without asking where it is. Expected values come from NumPy.
 """
 
 from __future__ import annotations
