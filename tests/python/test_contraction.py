@@ -305,3 +305,38 @@ def test_a_reduction_reads_a_product_that_is_stored_anyway() -> None:
     got, got_norm = exe.run(a, b)
     np.testing.assert_allclose(float(np.asarray(got_norm)), np.linalg.norm(product), rtol=1e-6)
     np.testing.assert_allclose(np.asarray(got), product / np.linalg.norm(product), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize(("m", "k"), [(24, 64), (37, 256), (61, 250), (100, 1032), (2051, 2060), (47, 3000)])
+def test_rows_that_lie_along_memory(m: int, k: int, dtype: str) -> None:
+    """Factors that are turned as a whole: panels are short pieces of their rows."""
+    n = 40
+    a, b = random((k, m), dtype), random((k, n), dtype, seed=1)
+    if dtype == "int32":
+        a, b = (np.random.default_rng(seed).integers(-9, 9, v.shape, np.int32) for seed, v in enumerate((a, b)))
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape, dtype=a.dtype), graph.placeholder(b.shape, dtype=b.dtype)
+    got = np.asarray(graph.run({x: a, w: b}, ts.transpose(x) @ w)).astype(np.float64)
+    expected = a.astype(np.float64).T @ b.astype(np.float64)
+    if dtype == "int32":
+        np.testing.assert_array_equal(got, expected)
+    elif dtype == "float16":
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3 * k**0.5)
+    else:
+        bound = np.abs(a.astype(np.float64)).T @ np.abs(b.astype(np.float64))
+        assert_sum_of_products(got.astype(dtype), expected, bound, k, f"{m} x {k} x {n}")
+
+
+def test_rows_along_memory_that_nobody_may_read_past() -> None:
+    """The interpreter checks every index; what is stitched to the factor is computed for its rows only."""
+    a, b = random((256, 37)), random((256, 40), seed=1)
+    a[:, 36] = np.inf
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape), graph.placeholder(b.shape)
+    y = ts.transpose(ts.exp(-ts.absolute(x)) * 2) @ w
+    expected = (np.exp(-np.abs(a.astype(np.float64))) * 2).T @ b
+    for interpret in (False, True):
+        got = np.asarray(graph.run({x: a, w: b}, y, interpret=interpret))
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+        assert (got[36] == 0).all()
