@@ -235,6 +235,16 @@ std::vector<TensorType> parameter_types(const OpView& view) {
     return types;
 }
 
+Captures captures_of(const OpView& view) {
+    if (view.def().name == "if_else") return {0, 1};
+    if (view.def().name == "while_loop") {
+        const auto carried = static_cast<std::size_t>(view.integer("carried"));
+        return {carried, carried};
+    }
+    const auto first = static_cast<std::size_t>(ScanLayout(view).parameter_of_capture(0));
+    return {first, first - 1};
+}
+
 std::vector<OpDef> control_ops() {
     std::vector<OpDef> defs = {if_else_op(), while_loop_op(), scan_op()};
     for (OpDef& def : defs) {

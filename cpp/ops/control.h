@@ -36,4 +36,12 @@ Shape shape_of_part(const Shape& sequence);
 // The types of the parameters of the functions of `view`, by the types of its inputs.
 std::vector<TensorType> parameter_types(const OpView& view);
 
+// From `parameter` on, the parameters of the functions of a loop or branch are its inputs from `input` on: captures,
+// the same whenever the functions are performed.
+struct Captures {
+    std::size_t parameter = 0;
+    std::size_t input = 0;
+};
+Captures captures_of(const OpView& view);
+
 }  // namespace topstitch::ops

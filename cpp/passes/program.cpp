@@ -52,6 +52,8 @@ Program Rebuild::finish() && {
         program.states.push_back(std::move(state));
     }
     for (TensorRef result : from_->results) program.results.push_back(mapped(result));
+    for (TensorRef feed : from_->invariant) program.invariant.push_back(mapped(feed));
+    program.repeats = from_->repeats;
     program.layouts = from_->layouts;
     program.assumptions = from_->assumptions;
     return program;

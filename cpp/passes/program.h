@@ -40,6 +40,9 @@ struct Program {
     std::vector<TensorRef> results;
     std::vector<std::optional<Layout>> layouts;  // of the results; empty: all are packed
     std::vector<DimEquality> assumptions;
+    // Of the body of a loop: the feeds that are the same in all iterations.
+    bool repeats = false;
+    std::vector<TensorRef> invariant;
 
     // Null for what is packed. Once `anchor` has given each strided result a tensor of its own.
     const Layout* layout_of(TensorRef ref) const;

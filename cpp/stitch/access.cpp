@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "loopir/instr_cost.h"
 #include "ops/element_lowering.h"
 #include "ops/memory.h"
 
@@ -18,25 +19,6 @@ constexpr std::size_t max_inlined_requests = 16;
 constexpr double max_inlined_cost = 12;
 constexpr int max_inlined_depth = 4;  // times the members of a region: so deep do bodies call each other
 
-double cost_of(const loopir::Instr& instr) {
-    switch (instr.op) {
-        case ScalarOp::constant:
-        case ScalarOp::index_value:
-        case ScalarOp::load:
-        case ScalarOp::acc_read:
-            return 0;
-        case ScalarOp::div:
-        case ScalarOp::rem:
-        case ScalarOp::sqrt:
-            return 4;
-        case ScalarOp::pow:
-        case ScalarOp::atan2:
-            return 40;
-        default:
-            return loopir::info(instr.op).is_math ? 16 : 1;
-    }
-}
-
 bool is_dynamic(const Indices& at) {
     std::vector<loopir::ValueId> values;
     for (const Index& index : at) index.collect_values(values);
@@ -49,15 +31,30 @@ Index substitute(const Index& index, const std::vector<Index>& own) {
 
 class Prober {
 public:
-    Prober(const Program& program, bool look_through) : graph_(*program.graph), look_through_(look_through) {}
+    Prober(const Program& program, bool look_through)
+        : program_(program), graph_(*program.graph), look_through_(look_through) {}
 
     std::vector<OpAccess> run() {
         accesses_.reserve(graph_.ops.size());
-        for (std::size_t k = 0; k < graph_.ops.size(); ++k) accesses_.push_back(probe(static_cast<OpId>(k)));
+        for (std::size_t k = 0; k < graph_.ops.size(); ++k) {
+            accesses_.push_back(probe(static_cast<OpId>(k)));
+            accesses_.back().invariant = is_invariant(static_cast<OpId>(k));
+        }
         return std::move(accesses_);
     }
 
 private:
+    bool is_invariant(OpId id) const {
+        const OpNode& node = graph_.op(id);
+        if (!program_.repeats) return false;
+        if (node.def->name == "placeholder") {
+            const std::vector<TensorRef>& known = program_.invariant;
+            return std::find(known.begin(), known.end(), TensorRef{id, 0}) != known.end();
+        }
+        return std::all_of(node.inputs.begin(), node.inputs.end(),
+                           [this](TensorRef input) { return accesses_[at(input.op)].invariant; });
+    }
+
     OpAccess probe(OpId id) {
         const OpNode& node = graph_.op(id);
         OpAccess access;
@@ -122,10 +119,10 @@ private:
             }
             reduce.element(context, access.home, domain);
             access.cost += 1;
-            probe_factors(node_view, access, reduce, domain);
+            probe_factors(node, node_view, access, reduce, domain);
         }
         for (const loopir::Instr& instr : builder.kernel().instrs) {
-            access.cost += cost_of(instr);
+            access.cost += loopir::cost_of(instr);
             if (instr.op == ScalarOp::index_value && !instr.index.is_constant())
                 access.index_uses.push_back(instr.index);
         }
@@ -169,14 +166,18 @@ private:
         const bool in_lanes = last >= 0 && !scatter.direct.empty() && scatter.direct.back() == last;
         if (in_lanes && !scatter.searched[at(last)]) scatter.lanes = last;
     }
-    static std::size_t at(loopir::VarId var) { return static_cast<std::size_t>(var); }
+    static std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
     // What the parts of a contraction depend on.
-    static void probe_factors(const NodeView& node, OpAccess& access, const ReduceBody& body, const Indices& domain) {
+    void probe_factors(const OpNode& op, const NodeView& node, OpAccess& access, const ReduceBody& body,
+                       const Indices& domain) const {
         for (const ReduceBody::Factor& factor : body.factors) {
-            access.factor_vars.push_back(used_vars(node, access, 0, [&](ElementContext& context, const Indices&) {
-                factor(context, access.home, domain);
-            }));
+            std::vector<int> operands;
+            access.factor_vars.push_back(used_vars(
+                node, access, 0, [&](ElementContext& context, const Indices&) { factor(context, access.home, domain); },
+                &operands));
+            access.invariant_factors.push_back(std::all_of(
+                operands.begin(), operands.end(), [&](int k) { return accesses_[at(op.inputs[at(k)].op)].invariant; }));
         }
         if (body.window) {
             access.positions = body.window->positions(node.view, access.home, domain);
@@ -192,9 +193,11 @@ private:
         }
     }
 
-    // Which of an operation's variables matter to `body`, which gets `free` further variables.
+    // Which of an operation's variables matter to `body`, which gets `free` further variables, and which operands it
+    // reads.
     template <typename Body>
-    static std::vector<bool> used_vars(const NodeView& node, const OpAccess& access, std::size_t free, Body body) {
+    static std::vector<bool> used_vars(const NodeView& node, const OpAccess& access, std::size_t free, Body body,
+                                       std::vector<int>* operands = nullptr) {
         loopir::Builder builder;
         for (const Dim& extent : access.vars) builder.begin_loop("v", extent);
         Indices others;
@@ -207,6 +210,7 @@ private:
         };
         FunctionContext context(builder, node.view, [&](int k, const Indices& at, loopir::ValueId) {
             for (const Index& index : at) note(index);
+            if (operands != nullptr) operands->push_back(k);
             return context_value(builder, node.inputs[static_cast<std::size_t>(k)].dtype);
         });
         body(context, others);
@@ -256,6 +260,7 @@ private:
         requests.push_back(std::move(request));
     }
 
+    const Program& program_;
     const GraphData& graph_;
     bool look_through_;
     std::vector<OpAccess> accesses_;

@@ -35,11 +35,13 @@ struct OpAccess {
     std::optional<Scatter> scatter;
     // Of a contraction: for each factor, which of the operation's own variables it depends on.
     std::vector<std::vector<bool>> factor_vars;
+    std::vector<bool> invariant_factors;  // which of them are the same in all iterations of the loop around
     // Of a window: its positions over the own variables, and which of those its factor depends on beside them.
     std::vector<Index> positions;
     std::vector<bool> window_vars;
     std::vector<bool> exists_vars;  // which the existence of a product depends on
     bool is_contraction() const { return !factor_vars.empty(); }
+    bool invariant = false;           // in the body of a loop: the same in all iterations
     Library library = Library::none;  // it has kernels of its own, and reads its inputs in an order of theirs
     bool is_control = false;          // a loop or branch: reads its inputs as they lie in memory
     bool has_body = false;            // false for placeholders, variables and constants

@@ -48,6 +48,26 @@ public:
         return finish(name);
     }
 
+    // The innermost loop is written once for each of its pieces.
+    LoweredKernel write_pieces(const std::string& name) {
+        const std::size_t last = schedule_.outer.size() - 1;
+        open_outer(true, last);
+        LoopSpec piece = schedule_.outer[last];
+        std::int64_t begin = 0;
+        for (std::size_t k = 0; k <= schedule_.outer[last].cuts.size(); ++k) {
+            const std::vector<std::int64_t>& cuts = schedule_.outer[last].cuts;
+            const std::int64_t end = k < cuts.size() ? cuts[k] : schedule_.outer[last].extent.value();
+            piece.extent = Dim(end - begin);
+            set_loop(last, Index(begin) + begin_loop(piece.name, piece));
+            forget_values();
+            store_outputs([](OpId) { return true; });
+            b_.end_loop();
+            begin = end;
+        }
+        for (std::size_t k = 0; k < last; ++k) b_.end_loop();
+        return finish(name);
+    }
+
     // First kernel of a split reduction: chunk c of the first row loop, accumulated into partial results.
     LoweredKernel write_chunks(const std::string& name) {
         chunk_ = begin_loop("chunk", {"chunk", Dim(schedule_.chunks), true});
@@ -142,8 +162,9 @@ private:
         loops_[position] = index;
         moved();
     }
-    void open_outer(bool parallel = true) {
-        for (std::size_t k = 0; k < schedule_.outer.size(); ++k) {
+    void open_outer(bool parallel = true) { open_outer(parallel, schedule_.outer.size()); }
+    void open_outer(bool parallel, std::size_t count) {
+        for (std::size_t k = 0; k < count; ++k) {
             LoopSpec spec = schedule_.outer[k];
             spec.parallel = spec.parallel && parallel;
             if (spec.limit) spec.limit = over_kernel(*spec.limit);
@@ -352,7 +373,9 @@ LoweredRegion lower(const Program& program, const Partition& partition, const Re
         result.kernels.push_back(
             NestWriter(program, partition, region, schedule, in_place, result).write_combination(name));
     } else {
-        result.kernels.push_back(NestWriter(program, partition, region, schedule, in_place, result).write_whole(name));
+        NestWriter writer(program, partition, region, schedule, in_place, result);
+        const bool in_pieces = !schedule.outer.empty() && !schedule.outer.back().cuts.empty();
+        result.kernels.push_back(in_pieces ? writer.write_pieces(name) : writer.write_whole(name));
     }
     return result;
 }

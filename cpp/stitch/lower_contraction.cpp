@@ -16,6 +16,10 @@ using loopir::ValueId;
 using loopir::VarId;
 
 constexpr std::int64_t row_padding = 16;
+// Steps that are packed for all panels of a tile before the next ones: the lines of memory that neighbouring panels
+// share stay in the cache, even when all lie in one set of it.
+constexpr std::int64_t packed_steps = 8;
+constexpr std::int64_t step_padding = 2;  // between panels whose vectors reach past their ends
 
 // Scratch buffers that the kernels of the region share, by number.
 struct SharedScratch {
@@ -230,7 +234,31 @@ private:
     // Elements that lie along the reduced axis are read side by side: a power of two between them would put them all
     // into the same lines of the cache.
     Dim packed_depth(const Side& side) const {
-        return (side.once ? reduce_ : Dim(tiling_.block)) + Dim(side.in_lanes ? 0 : row_padding);
+        const std::int64_t padding = !side.in_lanes ? row_padding : is_packed_in_vectors(side) ? step_padding : 0;
+        return (side.once ? reduce_ : Dim(tiling_.block)) + Dim(padding);
+    }
+
+    // Rows along memory whose panels are no whole vectors: each step is written as if they were, and the next one
+    // replaces what is too much.
+    bool is_packed_in_vectors(const Side& side) const {
+        const bool fits = tiling_.block % packed_steps == 0 && whole_vectors(side) <= (1 + step_padding) * side.panel;
+        return side.in_lanes && !side.once && side.panel % tiling_.lanes != 0 && fits;
+    }
+    std::int64_t whole_vectors(const Side& side) const {
+        return (side.panel + tiling_.lanes - 1) / tiling_.lanes * tiling_.lanes;
+    }
+    void pack_in_vectors(Side& side) {
+        const Index group = begin_loop("group", {"group", Dim(tiling_.block / packed_steps)});
+        const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
+        std::optional<Index> limit = reduced_limit();
+        if (limit) limit = *limit - group * Dim(packed_steps);
+        const Index k = group * Dim(packed_steps) + begin_loop("k", {"k", Dim(packed_steps)}, limit);
+        const Index element = begin_loop("e", {"e", Dim(whole_vectors(side)), false, true, 1});
+        const Index at = (side.first_panel + panel) * Dim(side.panel) + element;
+        guard_ = b_.op(ScalarOp::lt, b_.index_value(at), b_.index_value(Index(side.extent)));
+        b_.store(side.buffer, layout(side).offset(panel, element, k), element_of(side, at, first_reduced_ + k));
+        guard_ = no_value;
+        close(4);
     }
 
     PackedPanels layout(const Side& side) const { return {side.panel, packed_depth(side), side.in_lanes}; }
@@ -243,12 +271,15 @@ private:
                    [&](const Index& element, const Index& k) {
                        const Index at = panel * Dim(side.panel) + element;
                        guard_ = inside(side, at);
-                       bind(side.vars, at);
-                       bind(tiling_.reduce, first_reduced + k);
-                       const ValueId value = factor(side);
+                       const ValueId value = element_of(side, at, first_reduced + k);
                        guard_ = no_value;
                        return value;
                    });
+    }
+    ValueId element_of(const Side& side, const Index& at, const Index& reduced) {
+        bind(side.vars, at);
+        bind(tiling_.reduce, reduced);
+        return factor(side);
     }
 
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
@@ -275,6 +306,7 @@ private:
 
     void pack_in_tile(Side& side) {
         side.buffer = local_buffer(side.name, type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
+        if (is_packed_in_vectors(side)) return pack_in_vectors(side);
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
         pack(side, panel, side.first_panel + panel, first_reduced_, 0, Dim(tiling_.block), reduced_limit());
         close(1);

@@ -189,6 +189,10 @@ private:
         if (merged.has_reduce) {
             if (std::string reason = check_reductions(merged); !reason.empty()) return reason;
         }
+        if (producer_.has_contraction && is_left_to_reduction()) {
+            return concat("`", context_.graph.op(reader_).def->name,
+                          "` leads to a reduction, which reads the product from memory as others do");
+        }
         if (merged.has_contraction) {
             for (OpId op : producer_.has_contraction ? consumer_ops_ : producer_ops_) {
                 const double cost = context_.accesses[static_cast<std::size_t>(op)].cost;
@@ -207,6 +211,21 @@ private:
         if (count_buffers(merged) > context_.options.max_buffers)
             return concat("the kernel would need more than ", context_.options.max_buffers, " buffers");
         return {};
+    }
+
+    // A product that is stored anyway is read back by a reduction, with what little is done to it on the way: beside
+    // the product that would be stored as well.
+    bool is_left_to_reduction() const {
+        const auto at = [](OpId op) { return static_cast<std::size_t>(op); };
+        if (!context_.required[at(tensor_.op)] && context_.readers[at(tensor_.op)].size() < 2) return false;
+        double cost = 0;
+        for (OpId op = reader_;; op = context_.readers[at(op)].front()) {
+            const OpAccess& access = context_.accesses[at(op)];
+            if (access.is_reduce) return !access.is_contraction();
+            cost += access.cost;
+            const bool is_passed_on = !context_.required[at(op)] && context_.readers[at(op)].size() == 1;
+            if (!is_passed_on || access.scatter || cost > max_recompute_cost) return false;
+        }
     }
 
     // Whether windows read elements several times, although each variable of the consumer has its part in the index.

@@ -9,7 +9,7 @@
 namespace topstitch::stitch {
 
 Planner::Planner(Plan& plan, const PlannerSetup& setup, const Program& program, std::optional<Bindings> bindings,
-                 std::string prefix)
+                 std::string prefix, Planner* around)
     : plan_(plan),
       setup_(setup),
       program_(program),
@@ -18,7 +18,10 @@ Planner::Planner(Plan& plan, const PlannerSetup& setup, const Program& program, 
       machine_(setup.machine),
       bindings_(std::move(bindings)),
       prefix_(std::move(prefix)),
-      partition_(partition(program, setup.options)) {}
+      around_(around),
+      partition_(partition(program, setup.options)) {
+    for (const TensorRef ref : program.invariant) same_.insert(bound_buffer(ref));
+}
 
 int Planner::run() {
     block_ = static_cast<int>(plan_.blocks.size());
@@ -114,9 +117,47 @@ void Planner::add_region(int number) {
         step.work = work;
         step.counts = count(kernel.kernel);
         plan_.kernels.push_back(kernel.kernel);
-        add_step(std::move(step));
+        std::vector<int> written;
+        std::size_t next = 0;
+        for (const loopir::BufferParam& param : kernel.kernel.buffers) {
+            if (param.role == loopir::BufferParam::Role::local) continue;
+            const bool only_written = param.role == loopir::BufferParam::Role::output;
+            if (only_written && kernel.arguments[next].scratch >= 0) written.push_back(step.buffers[next]);
+            ++next;
+        }
+        if (is_early(step, written)) {
+            add_early(std::move(step), written);
+        } else {
+            add_step(std::move(step));
+        }
     }
     report_region(region, schedule, lowered, name);
+}
+
+// What reads only what is the same in all iterations, and writes only scratch memory (it packs a factor, say), is done
+// once, in front of the loop.
+bool Planner::is_early(const PlanStep& step, const std::vector<int>& written) const {
+    if (!program_.repeats || written.empty()) return false;
+    return std::all_of(step.buffers.begin(), step.buffers.end(), [&](int buffer) {
+        const bool is_constant = plan_.buffers[static_cast<std::size_t>(buffer)].kind == PlanBuffer::Kind::constant;
+        return is_constant || same_.contains(buffer) ||
+               std::find(written.begin(), written.end(), buffer) != written.end();
+    });
+}
+
+void Planner::add_early(PlanStep step, const std::vector<int>& written) {
+    same_.insert(written.begin(), written.end());
+    if (around_->is_early(step, written)) return around_->add_early(std::move(step), written);
+    around_->add_in_front(std::move(step), written);
+}
+
+// Of the loop that is being planned, whose step is the last one so far.
+void Planner::add_in_front(PlanStep step, const std::vector<int>& written) {
+    for (const int buffer : written) plan_.buffers[static_cast<std::size_t>(buffer)].first_use = begun_;
+    outlasting_.insert(outlasting_.end(), step.buffers.begin(), step.buffers.end());
+    std::vector<int>& steps = plan_.blocks[static_cast<std::size_t>(block_)].steps;
+    steps.insert(steps.end() - 1, static_cast<int>(plan_.steps.size()));
+    plan_.steps.push_back(std::move(step));
 }
 
 Dim Planner::work_of(const Region& region) const {

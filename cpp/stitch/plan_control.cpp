@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/control.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/specialize.h"
 #include "stitch/planner.h"
@@ -32,6 +33,12 @@ void carry(Program& program, std::size_t first, std::size_t count) {
     program.results.erase(program.results.begin(), program.results.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
+// The feeds from `first` on are the same in all iterations.
+void repeat(Program& program, std::size_t first) {
+    program.repeats = true;
+    program.invariant.assign(program.feeds.begin() + static_cast<std::ptrdiff_t>(first), program.feeds.end());
+}
+
 }  // namespace
 
 void Planner::add_control(OpId op, const std::string& name) {
@@ -44,11 +51,12 @@ void Planner::add_control(OpId op, const std::string& name) {
     step.region = report_of_.back();
     PlanControl control;
     const std::string& kind = graph_.op(op).def->name;
-    std::vector<int> outer;  // what has to last until the end
-    for (const TensorRef input : graph_.op(op).inputs) outer.push_back(buffer_of(input));
+    begun_ = setup_.clock;
+    outlasting_.clear();
+    for (const TensorRef input : graph_.op(op).inputs) outlasting_.push_back(buffer_of(input));
     for (std::size_t k = 0; k < graph_.op(op).outputs.size(); ++k) {
         const TensorRef output{op, static_cast<std::int32_t>(k)};
-        if (read_.contains(output)) outer.push_back(buffer_of(output));
+        if (read_.contains(output)) outlasting_.push_back(buffer_of(output));
     }
     add_step(std::move(step));
     if (kind == "if_else") {
@@ -58,26 +66,14 @@ void Planner::add_control(OpId op, const std::string& name) {
     } else {
         plan_scan(op, control, name);
     }
-    for (const PlanCopy& copied : control.before) outer.push_back(copied.to);
+    for (const PlanCopy& copied : control.before) outlasting_.push_back(copied.to);
     for (const int buffer : {control.predicate, control.index}) {
-        if (buffer >= 0) outer.push_back(buffer);
+        if (buffer >= 0) outlasting_.push_back(buffer);
     }
-    for (const int buffer : outer) use(buffer);
+    for (const int buffer : outlasting_) use(buffer);
     ++setup_.clock;
     plan_.regions[report] = control_report(op, control, name);
     plan_.controls[number] = std::move(control);
-}
-
-// Parameter `first_parameter + k` is input `first_input + k`; those that are constants are so in the function too.
-std::vector<const NDArray*> Planner::constants_for(OpId op, std::size_t parameters, std::size_t first_parameter,
-                                                   std::size_t first_input) const {
-    std::vector<const NDArray*> constants(parameters, nullptr);
-    const std::vector<TensorRef>& inputs = graph_.op(op).inputs;
-    for (std::size_t k = first_parameter; k < parameters; ++k) {
-        const OpNode& node = graph_.op(inputs[first_input + k - first_parameter].op);
-        if (node.def->name == "constant") constants[k] = &std::get<NDArray>(node.attributes[0]);
-    }
-    return constants;
 }
 
 int Planner::carried_buffer(OpId op, int k, PlanControl& control) {
@@ -96,14 +92,14 @@ int Planner::slice_of(int whole, const TensorType& type, PlanControl& control) {
 
 int Planner::plan_body(Program body, Bindings bindings, const std::string& prefix) {
     require_decided(body);
-    body = canonicalize(body, options_.stitch);
+    body = canonicalize_body(body, options_.stitch);
     require_decided(body);
     for (const OpNode& node : body.graph->ops) {
         for (const TensorType& type : node.outputs) {
             plan_.extents.insert(plan_.extents.end(), type.shape.dims().begin(), type.shape.dims().end());
         }
     }
-    return Planner(plan_, setup_, body, std::move(bindings), prefix).run();
+    return Planner(plan_, setup_, body, std::move(bindings), prefix, this).run();
 }
 
 void Planner::plan_branch(OpId op, PlanControl& control, const std::string& name) {
@@ -122,7 +118,7 @@ void Planner::plan_branch(OpId op, PlanControl& control, const std::string& name
     }
     for (std::size_t k = 1; k < node.inputs.size(); ++k) bindings.feeds.push_back(buffer_of(node.inputs[k]));
     for (const char* branch : {"then", "otherwise"}) {
-        Program body = specialize_function(view.view.function(branch), types, constants_for(op, types.size(), 0, 1));
+        Program body = specialize_function(view.view.function(branch), types, constant_captures(graph_, node));
         keep_results(body, kept);
         control.blocks.push_back(plan_body(std::move(body), bindings, concat(name, "_", branch, "_")));
     }
@@ -144,10 +140,12 @@ void Planner::plan_while(OpId op, PlanControl& control, const std::string& name)
     bindings.feeds.assign(condition.feeds.begin() + static_cast<std::ptrdiff_t>(carried), condition.feeds.end());
     condition.results = {control.predicate};
 
-    const std::vector<const NDArray*> constants = constants_for(op, types.size(), carried, carried);
-    control.condition = plan_body(specialize_function(view.view.function("condition"), types, constants),
-                                  std::move(condition), name + "_condition_");
+    const std::vector<const NDArray*> constants = constant_captures(graph_, node);
+    Program decides = specialize_function(view.view.function("condition"), types, constants);
+    repeat(decides, carried);
+    control.condition = plan_body(std::move(decides), std::move(condition), name + "_condition_");
     Program body = specialize_function(view.view.function("body"), types, constants);
+    repeat(body, carried);
     carry(body, 0, carried);
     control.blocks.push_back(plan_body(std::move(body), std::move(bindings), name + "_"));
 }
@@ -180,9 +178,7 @@ void Planner::plan_scan(OpId op, PlanControl& control, const std::string& name) 
     for (std::size_t k = static_cast<std::size_t>(layout.carried + layout.sequences); k < node.inputs.size(); ++k)
         bindings.feeds.push_back(buffer_of(node.inputs[k]));
 
-    const auto first_capture = static_cast<std::size_t>(layout.parameter_of_capture(0));
-    Program body = specialize_function(view.view.function("body"), types,
-                                       constants_for(op, types.size(), first_capture, first_capture - 1));
+    Program body = specialize_function(view.view.function("body"), types, constant_captures(graph_, node));
     std::vector<std::size_t> kept;
     for (int k = 0; k < layout.carried; ++k) kept.push_back(static_cast<std::size_t>(k));
     for (int k = 0; k < layout.stacked; ++k) {
@@ -193,6 +189,7 @@ void Planner::plan_scan(OpId op, PlanControl& control, const std::string& name) 
         bindings.results.push_back(slice_of(buffer_of({op, output}), part, control));
     }
     keep_results(body, kept);
+    repeat(body, 1 + static_cast<std::size_t>(layout.carried + layout.sequences));
     carry(body, 1, static_cast<std::size_t>(layout.carried));
     control.blocks.push_back(plan_body(std::move(body), std::move(bindings), name + "_"));
 }

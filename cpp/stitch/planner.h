@@ -29,8 +29,9 @@ struct Bindings {
 class Planner {
 public:
     // Without bindings, the program's feeds, variables and results are the caller's.
+    // `around` plans the loop or branch of which this is a body.
     Planner(Plan& plan, const PlannerSetup& setup, const Program& program, std::optional<Bindings> bindings,
-            std::string prefix);
+            std::string prefix, Planner* around = nullptr);
 
     // Adds a block to the plan, and gives its number.
     int run();
@@ -40,6 +41,9 @@ private:
     void choose_in_place();
     bool can_replace(const Region& region, int writer, const Program::State& state) const;
     void add_region(int number);
+    bool is_early(const PlanStep& step, const std::vector<int>& written) const;
+    void add_early(PlanStep step, const std::vector<int>& written);
+    void add_in_front(PlanStep step, const std::vector<int>& written);
     Dim work_of(const Region& region) const;
     bool is_control(OpId op) const;
 
@@ -47,8 +51,6 @@ private:
     void plan_branch(OpId op, PlanControl& control, const std::string& name);
     void plan_while(OpId op, PlanControl& control, const std::string& name);
     void plan_scan(OpId op, PlanControl& control, const std::string& name);
-    std::vector<const NDArray*> constants_for(OpId op, std::size_t parameters, std::size_t first_parameter,
-                                              std::size_t first_input) const;
     int carried_buffer(OpId op, int k, PlanControl& control);
     int slice_of(int whole, const TensorType& type, PlanControl& control);
     int plan_body(Program body, Bindings bindings, const std::string& prefix);
@@ -81,6 +83,11 @@ private:
     const Machine& machine_;
     std::optional<Bindings> bindings_;
     std::string prefix_;
+    Planner* around_;
+    std::set<int> same_;  // in the body of a loop: buffers that hold the same in all iterations
+    // While a loop is planned: what has to last until its end, and when it began.
+    std::vector<int> outlasting_;
+    int begun_ = 0;
     Partition partition_;
     int block_ = -1;
     std::map<OpId, TensorRef> in_place_;

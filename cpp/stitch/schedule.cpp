@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 
 namespace topstitch::stitch {
 
@@ -14,6 +15,9 @@ using loopir::IndexTerm;
 using loopir::VarId;
 
 constexpr int rows_by_one_vector = 4;
+constexpr double max_cost_down_rows = 20;      // of sums in lanes, to take many vectors of a row
+constexpr std::size_t max_pieces = 8;          // of the innermost loop
+constexpr std::int64_t min_piece_vectors = 4;  // shorter ones are left in the loop
 constexpr int split_chunks = 32;
 constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
 constexpr double max_cost_together = 1500;           // of those: the code is written out for each
@@ -99,6 +103,7 @@ public:
         const int vector = choose_vector();
         Schedule schedule = arrange(vector);
         choose_unrolls(schedule, vector);
+        choose_cuts(schedule, vector);
         schedule.streaming = worth_streaming();
         schedule.row_bytes = machine_.row_bytes;
         if (!machine_.packs_products) return schedule;
@@ -419,6 +424,7 @@ private:
                 loop.unroll = cost < 40 ? 4 : 2;
             } else {
                 loop.unroll = std::max(unroll_for(cost), repeats);
+                if (region_.has_reduce) loop.unroll = std::max(loop.unroll, vectors_down_rows(loop, cost));
             }
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
@@ -429,6 +435,40 @@ private:
             schedule.outer.back().unroll = rows_by_one_vector;
             schedule.rows.back().unroll = 2;
         }
+    }
+
+    // Where an index that is compared with others passes zero, another part of a concatenation or of a padded tensor
+    // begins. In pieces from cut to cut, guards are decided when the kernel is written.
+    void choose_cuts(Schedule& schedule, int vector) const {
+        if (!schedule.rows.empty() || schedule.outer.size() < 2 || vector < 0) return;
+        LoopSpec& loop = schedule.outer.back();
+        if (!loop.vector || loop.parallel || loop.limit || !loop.extent.is_known()) return;
+        const auto var = static_cast<VarId>(vector);
+        std::set<std::int64_t> cuts;
+        for (const Index& use : index_uses_) {
+            const Index rest = use - Index::var(var, axes_[static_cast<std::size_t>(vector)].extent);
+            if (rest.is_constant() && rest.constant().is_known()) cuts.insert(-rest.constant().value());
+        }
+        cuts.erase(cuts.begin(), cuts.upper_bound(0));
+        cuts.erase(cuts.lower_bound(loop.extent.value()), cuts.end());
+        const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
+        std::int64_t previous = 0, shortest = loop.extent.value();
+        for (const std::int64_t cut : cuts) {
+            shortest = std::min(shortest, cut - previous);
+            previous = cut;
+        }
+        shortest = std::min(shortest, loop.extent.value() - previous);
+        if (cuts.size() < max_pieces && shortest >= min_piece_vectors * lanes)
+            loop.cuts.assign(cuts.begin(), cuts.end());
+    }
+
+    // Sums in lanes step from row to row of memory: the more of each row they take at once, the longer it is read in
+    // one go. Every thread gets a part.
+    int vectors_down_rows(const LoopSpec& loop, double cost) const {
+        if (cost >= max_cost_down_rows) return 1;
+        const std::int64_t lanes = machine_.vector_bytes / static_cast<int>(sizeof(float));
+        const std::int64_t shares = estimate(loop.extent) / (lanes * machine_.threads);
+        return static_cast<int>(std::min<std::int64_t>(machine_.vector_registers / 2, shares));
     }
 
     // Only when the size is certain: an executable for any size must not bypass the caches for small ones.
@@ -506,6 +546,7 @@ std::string Schedule::str() const {
         if (loop.vector) text += "vector ";
         text += concat(loop.name, "(", loop.extent.str(), ")");
         if (loop.unroll > 1) text += concat(" x", loop.unroll);
+        if (!loop.cuts.empty()) text += concat(" in ", loop.cuts.size() + 1, " pieces");
     };
     for (const LoopSpec& loop : outer) add(loop);
     for (const LoopSpec& loop : rows) add(loop);

@@ -32,6 +32,8 @@ struct LoopSpec {
     bool vector = false;
     int unroll = 1;
     std::optional<Index> limit = std::nullopt;  // over the loops of the schedule: it stops there, before its extent
+    // Of the innermost loop without a row: it is written in pieces that begin at 0 and here, in ascending order.
+    std::vector<std::int64_t> cuts = {};
 };
 
 // A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis. Packed, both factors

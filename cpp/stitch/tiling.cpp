@@ -13,6 +13,7 @@ using loopir::VarId;
 
 // With fewer rows a packed factor is used too few times.
 constexpr std::int64_t min_packed_rows = 24;
+constexpr std::int64_t min_rows_of_invariant = 4;  // when it is packed once, in front of a loop
 constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
@@ -23,6 +24,8 @@ constexpr std::int64_t direct_block = 8;       // rows of the column factor that
 constexpr std::int64_t direct_sums = 4096;     // of a tile: they stay in the first-level cache
 constexpr std::int64_t max_direct_rows = 8;    // rows of registers in direct products
 constexpr std::int64_t min_batched_columns = 64;
+constexpr std::int64_t min_panel_sums = 10;       // fewer do not hide the latency of multiply-adds
+constexpr double max_cost_of_wide_panels = 0.96;  // of that of the usual ones, to be chosen
 constexpr std::int64_t worth_a_launch = 1 << 16;  // elements that may be packed again in the time of another launch
 constexpr std::int64_t worth_sharing = 1 << 19;   // multiplications of each thread
 
@@ -54,6 +57,10 @@ bool TilingChooser::find_contraction() {
     positions_ = over_region(access(contraction_).positions, region_.members.at(contraction_));
     phases_ = find_phases(partition_, region_);
     return std::none_of(region_.outputs.begin(), region_.outputs.end(), [this](OpId op) { return phases_.row.at(op); });
+}
+
+bool TilingChooser::is_invariant_factor(int factor) const {
+    return access(contraction_).invariant_factors[static_cast<std::size_t>(factor)];
 }
 
 // Packed factors and split sums take three buffers more.
@@ -145,11 +152,12 @@ std::optional<Tiling> TilingChooser::run() {
     const std::int64_t reduce = count(tiling.reduce);
     if (reduce < min_reduce || rows * columns * reduce < min_multiplications) return std::nullopt;
     if (columns < tiling.lanes) return std::nullopt;
-    if (rows < min_packed_rows) {
+    const bool packed_once = is_invariant_factor(1 - tiling.row_factor);
+    if (rows < (packed_once ? min_rows_of_invariant : min_packed_rows)) {
         if (!columns_contiguous_) return std::nullopt;
         choose_direct(tiling, rows, columns, reduce);
     } else {
-        choose_panel(tiling, columns);
+        choose_panel(tiling, rows, columns);
         choose_blocks(tiling, rows, columns, reduce);
     }
     return tiling;
@@ -219,10 +227,21 @@ void TilingChooser::order_by_store(Tiling& tiling) {
     tiling.rows_in_lanes = along_rows > 0;
 }
 
-// As many accumulators as registers allow, beside those for one row of columns and one broadcast.
-void TilingChooser::choose_panel(Tiling& tiling, std::int64_t columns) const {
+// As many accumulators as registers allow, beside those for one row of columns and one broadcast. Panels hang over the
+// edge: with few rows, low and wide ones may waste less there.
+void TilingChooser::choose_panel(Tiling& tiling, std::int64_t rows, std::int64_t columns) const {
+    const auto panels = [&](int vectors) {
+        const std::int64_t most = (machine_.vector_registers - 4) / vectors;
+        const std::int64_t height = ceil_div(rows, ceil_div(rows, most));
+        const std::int64_t count = ceil_div(rows, height) * ceil_div(columns, vectors * tiling.lanes);
+        const std::int64_t sums = std::max(height * vectors, min_panel_sums);
+        return std::pair(height, static_cast<double>(count * sums));
+    };
     tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
-    tiling.panel_rows = (machine_.vector_registers - 4) / tiling.panel_vectors;
+    const int wider = tiling.panel_vectors + 1;
+    const bool is_better = panels(wider).second < max_cost_of_wide_panels * panels(tiling.panel_vectors).second;
+    if (tiling.panel_vectors > 1 && is_better) tiling.panel_vectors = wider;
+    tiling.panel_rows = static_cast<int>(panels(tiling.panel_vectors).first);
 }
 
 // Few rows: the column factor streams through once, some of its rows at a time, into sums in the first-level cache.
@@ -269,16 +288,19 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
         return ceil_div(count(tiling.batch), std::max<std::int64_t>(count(batch), 1));
     };
     const std::int64_t column_uses = row_tiles * uses(tiling.column_batch);
-    tiling.columns_once = (column_uses - 1) * columns * reduce > worth_a_launch;
+    // A factor that is the same in all iterations of a loop is packed in front of it.
+    tiling.columns_once =
+        is_invariant_factor(1 - tiling.row_factor) || (column_uses - 1) * columns * reduce > worth_a_launch;
     std::int64_t most_columns = column_panels;
     if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
-    if (!tiling.one_block) most_columns = std::min(most_columns, max_sum_columns / tiling.panel_columns());
+    if (!tiling.one_block) most_columns = std::min(most_columns, ceil_div(max_sum_columns, tiling.panel_columns()));
     std::int64_t column_tiles = ceil_div(column_panels, most_columns);
     share(tiling, work, column_panels, column_tiles, row_tiles);
     tiling.column_panels = ceil_div(column_panels, column_tiles);
     split(tiling, work, row_tiles * column_tiles, reduce);
     const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
-    tiling.rows_once = (row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4;
+    tiling.rows_once =
+        is_invariant_factor(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
 }
 
 // Splits the reduced axis when there are fewer tiles than threads.

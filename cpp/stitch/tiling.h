@@ -31,6 +31,7 @@ private:
     std::int64_t count(const std::vector<VarId>& vars) const;
     const Dim& extent(VarId var) const { return region_.vars[static_cast<std::size_t>(var)].extent; }
     bool find_contraction();
+    bool is_invariant_factor(int factor) const;  // the same in all iterations of the loop around
     bool too_many_buffers() const;
     // Which variables of the region the marked own variables of the contraction are made of.
     std::vector<bool> over_region_vars(const std::vector<bool>& own) const;
@@ -48,7 +49,7 @@ private:
     bool coalesce(VarId outer, VarId inner) const;
     void move_to_batch(std::vector<VarId>& vars, std::vector<VarId>& batch) const;
     void find_batches(Tiling& tiling) const;
-    void choose_panel(Tiling& tiling, std::int64_t columns) const;
+    void choose_panel(Tiling& tiling, std::int64_t rows, std::int64_t columns) const;
     void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const;

@@ -245,3 +245,98 @@ def test_sums_of_products_keep_their_tiles() -> None:
     bound = np.abs(np.concatenate([a, c], 1)) @ np.abs(np.concatenate([b, d]))
     assert_sum_of_products(graph.run(feeds, z), np.maximum(expected, 0), bound, 180, "x @ w + y @ v")
     assert [region["schedule"][:10] for region in graph.compile([*feeds], z).report().regions] == ["product of"] * 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "turn", "axes"),
+    [
+        ((40, 50), (50, 60), lambda y: ts.transpose(y), (1, 0)),
+        ((40, 50), (50, 60), lambda y: ts.swap_axes(y, axis1=-1, axis2=0), (1, 0)),
+        ((3, 40, 50), (50, 60), lambda y: ts.transpose(y, (0, -1, 1)), (0, 2, 1)),
+        ((3, 40, 50), (50, 60), lambda y: ts.transpose(y), (2, 1, 0)),
+        ((2, 1, 40, 50), (3, 50, 60), lambda y: ts.swap_axes(y, axis1=2, axis2=3), (0, 1, 3, 2)),
+        ((3, 40, 50), (50,), lambda y: ts.transpose(y), (1, 0)),
+        ((40, 50), (50, 1), lambda y: ts.transpose(y), (1, 0)),
+    ],
+)
+@pytest.mark.parametrize("both", [False, True])
+def test_transposes_of_products(left: Any, right: Any, turn: Any, axes: Any, both: bool) -> None:
+    """Whether or not the product itself is read too, and with something between it and the result."""
+    a, b = random(left), random(right, seed=1)
+    graph = ts.Graph()
+    x, w = graph.placeholder(left), graph.placeholder(right)
+    y = ts.matmul(x, w)
+    targets = [turn(y) * 0.5 + 1, *([y] if both else [])]
+    got = graph.run({x: a, w: b}, targets)
+    product = a.astype(np.float64) @ b
+    bound = np.abs(a.astype(np.float64)) @ np.abs(b)
+    assert_sum_of_products(got[0], np.transpose(product, axes) * 0.5 + 1, np.transpose(bound, axes) + 1, 50, "turned")
+    if both:
+        assert_sum_of_products(got[1], product, bound, 50, "product")
+
+
+def test_the_transpose_of_a_product_is_read_along_memory() -> None:
+    """An update in place by the gradient of `x @ w.T` is a plain loop over the weight."""
+    graph = ts.Graph()
+    x = graph.placeholder((64, 128))
+    w = graph.variable(random((256, 128)), name="w")
+    gradient = ts.gradients(ts.sum(ts.square(x @ ts.transpose(w))), [w])[w]
+    exe = graph.compile([x], ts.sum(gradient), w.assign(w - 0.1 * gradient))
+    (update,) = [r for r in exe.report().regions if r["in_place"]]
+    assert "128 columns" in update["schedule"] or update["schedule"].startswith("parallel vector i0(32768)")
+    before, value = np.asarray(graph.variable_value(w)).astype(np.float64), random((64, 128), seed=3)
+    exe.run(value)
+    expected = before - 0.2 * (value @ before.T).T @ value
+    np.testing.assert_allclose(np.asarray(graph.variable_value(w)), expected, rtol=2e-4, atol=2e-4)
+
+
+def test_a_reduction_reads_a_product_that_is_stored_anyway() -> None:
+    graph = ts.Graph()
+    x, w = graph.placeholder((64, 128)), graph.placeholder((128, 256))
+    y = x @ w
+    norm = ts.sqrt(ts.sum(ts.square(ts.cast(y, dtype=ts.float64))))
+    exe = graph.compile([x, w], [y / ts.cast(norm, dtype=ts.float32), norm])
+    by_operation = {}
+    for region in exe.report().regions:
+        by_operation |= {described.split()[0]: region["name"] for described in region["operations"]}
+    assert by_operation["square"] == by_operation["sum"] != by_operation["matmul"]
+    a, b = random((64, 128)), random((128, 256), seed=1)
+    product = a.astype(np.float64) @ b
+    got, got_norm = exe.run(a, b)
+    np.testing.assert_allclose(float(np.asarray(got_norm)), np.linalg.norm(product), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(got), product / np.linalg.norm(product), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize(("m", "k"), [(24, 64), (37, 256), (61, 250), (100, 1032), (2051, 2060), (47, 3000)])
+def test_rows_that_lie_along_memory(m: int, k: int, dtype: str) -> None:
+    """Factors that are turned as a whole: panels are short pieces of their rows."""
+    n = 40
+    a, b = random((k, m), dtype), random((k, n), dtype, seed=1)
+    if dtype == "int32":
+        a, b = (np.random.default_rng(seed).integers(-9, 9, v.shape, np.int32) for seed, v in enumerate((a, b)))
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape, dtype=a.dtype), graph.placeholder(b.shape, dtype=b.dtype)
+    got = np.asarray(graph.run({x: a, w: b}, ts.transpose(x) @ w)).astype(np.float64)
+    expected = a.astype(np.float64).T @ b.astype(np.float64)
+    if dtype == "int32":
+        np.testing.assert_array_equal(got, expected)
+    elif dtype == "float16":
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3 * k**0.5)
+    else:
+        bound = np.abs(a.astype(np.float64)).T @ np.abs(b.astype(np.float64))
+        assert_sum_of_products(got.astype(dtype), expected, bound, k, f"{m} x {k} x {n}")
+
+
+def test_rows_along_memory_that_nobody_may_read_past() -> None:
+    """The interpreter checks every index; what is stitched to the factor is computed for its rows only."""
+    a, b = random((256, 37)), random((256, 40), seed=1)
+    a[:, 36] = np.inf
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape), graph.placeholder(b.shape)
+    y = ts.transpose(ts.exp(-ts.absolute(x)) * 2) @ w
+    expected = (np.exp(-np.abs(a.astype(np.float64))) * 2).T @ b
+    for interpret in (False, True):
+        got = np.asarray(graph.run({x: a, w: b}, y, interpret=interpret))
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+        assert (got[36] == 0).all()
