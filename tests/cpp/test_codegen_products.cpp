@@ -1,134 +1,19 @@
-// Products and convolutions of whole graphs as Metal source in tiles, run on the simulated device in three orders of
-// threads, against plain loops in double. Errors are bounded by what sums in float32 may lose, in any order.
-#include <doctest/doctest.h>
+// Products of whole graphs as Metal source in tiles and strips, run on the simulated device in three orders of threads,
+// against plain loops in double: all types, sizes, views, batches, and what is stitched to them.
+#include "test_codegen_products.h"
 
+#include <algorithm>
 #include <array>
-#include <cmath>
-#include <functional>
-#include <random>
 
-#include "test_codegen_backend.h"
 #include "test_codegen_device.h"
 #include "test_codegen_support.h"
-#include "test_kernel_support.h"
-#include "test_support.h"
-#include "topstitch/topstitch.h"
 
 using namespace topstitch;
 using namespace topstitch::testing;
-
-namespace {
-
-constexpr DType f32 = DType::float32;
-using Ints = std::vector<std::int64_t>;
 using loopir::Index;
 using Role = loopir::BufferParam::Role;
 
-// Numbers with few digits, which all floats hold exactly; sums of their products are not exact for long.
-NDArray numbers(DType dtype, const Sizes& shape, unsigned seed) {
-    NDArray array(dtype, shape);
-    std::mt19937_64 random(test_seed() + seed);
-    for (std::int64_t k = 0; k < array.size(); ++k) {
-        const float value = static_cast<float>(static_cast<int>(random() % 255) - 127) / 64.0f;
-        switch (dtype) {
-            case DType::float16:
-                array.data_as<std::uint16_t>()[k] = float_to_half(value);
-                break;
-            case DType::bfloat16:
-                array.data_as<std::uint16_t>()[k] = float_to_bfloat(value);
-                break;
-            case DType::uint8:
-                array.data_as<std::uint8_t>()[k] = static_cast<std::uint8_t>(random() % 256);
-                break;
-            case DType::int32:
-                array.data_as<std::int32_t>()[k] = static_cast<std::int32_t>(random());
-                break;
-            default:
-                // All 24 digits.
-                array.data_as<float>()[k] = std::ldexp(static_cast<float>(random() % (1U << 24)), -23) - 1.0f;
-        }
-    }
-    return array;
-}
-
-Shape shape_of(const NDArray& array) {
-    const Sizes& sizes = array.shape();
-    return Shape(std::vector<Dim>(sizes.begin(), sizes.end()));
-}
-
-Data bytes_of(const NDArray& array) {
-    Data data;
-    const auto* first = array.data_as<std::byte>();
-    data.bytes.assign(first, first + static_cast<std::size_t>(array.size()) * size_of(array.dtype()));
-    return data;
-}
-
-// A number, and how far from it a result may be.
-struct Expected {
-    double value = 0;
-    double error = 0;
-};
-
-class SumOfProducts {
-public:
-    void add(double a, double b) {
-        value_ += a * b;
-        magnitude_ += std::abs(a * b);
-        ++terms_;
-    }
-    // Each of the products and sums rounds once, whatever the order.
-    Expected expected() const { return {value_, (terms_ + 1) * 0x1p-24 * 1.01 * magnitude_}; }
-
-private:
-    double value_ = 0;
-    double magnitude_ = 0;
-    int terms_ = 0;
-};
-
-// By how much the result is rounded, when it is stored.
-double rounding(DType dtype) {
-    return dtype == DType::float16 ? 0x1p-11 : dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-24;
-}
-
-using Reference = std::function<Expected(std::int64_t flat)>;
-
-enum class Form { tiles, strips, loops };
-
-CompileOptions on_simulation() {
-    CompileOptions options;
-    options.device = Device(simulated_device());
-    return options;
-}
-
-std::string source_of(const Graph& graph, const Feeds& feeds, const std::vector<Tensor>& targets,
-                      const std::vector<Operation>& operations = {}) {
-    std::vector<Tensor> fed;
-    for (const auto& [tensor, array] : feeds) fed.push_back(tensor);
-    return find_executable(graph, fed, targets, operations, on_simulation()).source("metal");
-}
-
-// That of the product in a source.
-Form form_of(const std::string& source) {
-    if (contains(source, "simdgroup_multiply_accumulate")) return Form::tiles;
-    return contains(source, "constexpr int strip = 128;") ? Form::strips : Form::loops;
-}
-
-void check(const Graph& graph, const Feeds& feeds, const Tensor& target, Form form, const Reference& reference) {
-    const NDArray result = run(graph, feeds, {target}, {}, on_simulation()).at(0);
-    const std::string source = source_of(graph, feeds, {target});
-    INFO(source);
-    CHECK(form_of(source) == form);
-    for (std::int64_t k = 0; k < result.size(); ++k) {
-        const Expected expected = reference(k);
-        const double allowed =
-            expected.error + rounding(result.dtype()) * (std::abs(expected.value) + expected.error) + 1e-30;
-        const bool close = std::abs(result.at(k) - expected.value) <= allowed;
-        if (!close) {
-            CHECK_MESSAGE(close, "element ", k, " is ", result.at(k), ", not ", expected.value, " within ", allowed);
-            break;
-        }
-    }
-}
+namespace {
 
 // y[b, m, n] = sum over k of a[b, m, k] w[b, k, n], each where strides say; a stride of 0 is no axis.
 struct Matrices {
@@ -193,6 +78,19 @@ TEST_CASE("products: rows that only a run knows; sums in blocks") {
     for (const std::int64_t rows : {7, 33}) check_matmul(f32, rows, 40, 600, false, false, Form::tiles, true);
     check_matmul(f32, 1, 40, 600, false, false, Form::strips, true);
     check_matmul(DType::float16, 5, 70, 24, true, false, Form::tiles, true);
+}
+
+TEST_CASE("products: steps that only a run knows, in blocks") {
+    Graph graph;
+    const Tensor x = graph.placeholder(Shape{20, Dim::symbol("steps")}, f32, "x");
+    const Tensor y = graph.placeholder(Shape{Dim::symbol("steps"), 24}, f32, "w");
+    const Tensor product = matmul(x, y);
+    for (const std::int64_t steps : {700, 128, 5}) {
+        const NDArray a = numbers(f32, {20, steps}, 1);
+        const NDArray w = numbers(f32, {steps, 24}, 2);
+        const Matrices reference{1, 20, 24, steps, {0, steps, 1}, {0, 24, 1}};
+        check(graph, {{x, a}, {y, w}}, product, Form::tiles, [&](std::int64_t flat) { return reference(a, w, flat); });
+    }
 }
 
 TEST_CASE("products: one kernel for all sizes") {
@@ -444,113 +342,4 @@ TEST_CASE("products: two results, and a variable that is replaced in place") {
         CHECK(std::abs(after.at(k) - value) <= error);
         CHECK(std::abs(results[0].at(k) - value * value) <= 2.1 * error * (std::abs(value) + error));
     }
-}
-
-namespace {
-
-// Two spatial axes, NHWC by HWIO or NCHW by OIHW.
-struct Convolution {
-    std::int64_t images, height, width, channels, filters, window, stride, dilation, padding, groups;
-    bool channels_last;
-
-    std::int64_t out(std::int64_t size) const {
-        return (size + 2 * padding - (window - 1) * dilation - 1) / stride + 1;
-    }
-    Sizes x_shape() const {
-        return channels_last ? Sizes{images, height, width, channels} : Sizes{images, channels, height, width};
-    }
-    Sizes w_shape() const {
-        const std::int64_t inner = channels / groups;
-        return channels_last ? Sizes{window, window, inner, filters} : Sizes{filters, inner, window, window};
-    }
-    std::int64_t x_at(std::int64_t n, std::int64_t c, std::int64_t y, std::int64_t x) const {
-        return channels_last ? ((n * height + y) * width + x) * channels + c
-                             : ((n * channels + c) * height + y) * width + x;
-    }
-    std::int64_t w_at(std::int64_t o, std::int64_t c, std::int64_t u, std::int64_t v) const {
-        const std::int64_t inner = channels / groups;
-        return channels_last ? ((u * window + v) * inner + c) * filters + o
-                             : ((o * inner + c) * window + u) * window + v;
-    }
-    // Calls `use` with (result, element of the image, weight) for every product.
-    void for_each_product(const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& use) const {
-        const std::int64_t rows = out(height), columns = out(width), inner = channels / groups;
-        const std::int64_t results = images * filters * rows * columns;
-        for (std::int64_t result = 0; result < results; ++result) {
-            const std::int64_t o = channels_last ? result % filters : result / (rows * columns) % filters;
-            const std::int64_t place = channels_last ? result / filters : result;
-            const std::int64_t left = place % columns, top = place / columns % rows;
-            const std::int64_t n = place / columns / rows / (channels_last ? 1 : filters);
-            for (std::int64_t c = 0; c < inner; ++c) {
-                for (std::int64_t u = 0; u < window; ++u) {
-                    for (std::int64_t v = 0; v < window; ++v) {
-                        const std::int64_t y = top * stride + u * dilation - padding;
-                        const std::int64_t x = left * stride + v * dilation - padding;
-                        if (y < 0 || y >= height || x < 0 || x >= width) continue;
-                        use(result, x_at(n, o / (filters / groups) * inner + c, y, x), w_at(o, c, u, v));
-                    }
-                }
-            }
-        }
-    }
-};
-
-void check_convolution(const Convolution& convolution, DType dtype, Form form = Form::tiles) {
-    Graph graph;
-    const NDArray image = numbers(dtype, convolution.x_shape(), 1);
-    const NDArray weights = numbers(dtype, convolution.w_shape(), 2);
-    const Tensor x = graph.placeholder(shape_of(image), dtype, "image");
-    const Tensor w = graph.placeholder(shape_of(weights), dtype, "weights");
-    const Tensor y =
-        conv2d(x, w, {convolution.stride}, {convolution.dilation}, Ints{convolution.padding}, convolution.groups,
-               convolution.channels_last ? "NHWC" : "NCHW", convolution.channels_last ? "HWIO" : "OIHW");
-    std::vector<SumOfProducts> sums(
-        static_cast<std::size_t>(convolution.images * convolution.filters * convolution.out(convolution.height) *
-                                 convolution.out(convolution.width)));
-    convolution.for_each_product([&](std::int64_t result, std::int64_t from, std::int64_t by) {
-        sums[static_cast<std::size_t>(result)].add(image.at(from), weights.at(by));
-    });
-    // A plain epilogue that keeps errors as they are.
-    check(graph, {{x, image}, {w, weights}}, relu(y), form, [&](std::int64_t flat) {
-        Expected expected = sums[static_cast<std::size_t>(flat)].expected();
-        expected.value = std::max(expected.value, 0.0);
-        return expected;
-    });
-}
-
-}  // namespace
-
-TEST_CASE("products: convolutions, whose windows and padding are addresses and guards") {
-    check_convolution({2, 9, 10, 8, 12, 3, 1, 1, 1, 1, true}, f32);
-    check_convolution({1, 11, 9, 5, 10, 3, 2, 1, 1, 1, true}, DType::float16);
-    check_convolution({2, 8, 8, 4, 9, 3, 1, 1, 1, 1, false}, f32);
-    check_convolution({1, 12, 11, 3, 16, 3, 2, 2, 2, 1, false}, DType::bfloat16);
-    check_convolution({2, 7, 7, 16, 16, 1, 1, 1, 0, 1, false}, f32);
-}
-
-TEST_CASE("products: convolutions in groups; each channel by itself is no product") {
-    check_convolution({2, 6, 7, 8, 16, 3, 1, 1, 1, 2, false}, f32);
-    check_convolution({1, 6, 7, 12, 12, 3, 1, 1, 1, 12, false}, f32, Form::loops);
-}
-
-TEST_CASE("products: gradients of a convolution") {
-    Graph graph;
-    const Convolution convolution{2, 8, 8, 8, 12, 3, 1, 1, 1, 1, true};
-    const NDArray image = numbers(f32, convolution.x_shape(), 1);
-    const NDArray weights = numbers(f32, convolution.w_shape(), 2);
-    const NDArray gradient = numbers(f32, {2, 8, 8, 12}, 3);
-    const Tensor x = graph.placeholder(shape_of(image), f32, "image");
-    const Tensor w = graph.placeholder(shape_of(weights), f32, "weights");
-    const Tensor g = graph.placeholder(Shape{2, 8, 8, 12}, f32, "gradient");
-    std::vector<SumOfProducts> of_image(static_cast<std::size_t>(image.size()));
-    std::vector<SumOfProducts> of_weights(static_cast<std::size_t>(weights.size()));
-    convolution.for_each_product([&](std::int64_t result, std::int64_t from, std::int64_t by) {
-        of_image[static_cast<std::size_t>(from)].add(weights.at(by), gradient.at(result));
-        of_weights[static_cast<std::size_t>(by)].add(image.at(from), gradient.at(result));
-    });
-    const Feeds feeds{{x, image}, {w, weights}, {g, gradient}};
-    check(graph, feeds, conv2d_weights_gradient(g, x, w, {1}, {1}, Ints{1}, 1, "NHWC", "HWIO"), Form::tiles,
-          [&](std::int64_t flat) { return of_weights[static_cast<std::size_t>(flat)].expected(); });
-    check(graph, feeds, conv2d_data_gradient(g, w, x, {1}, {1}, Ints{1}, 1, "NHWC", "HWIO"), Form::tiles,
-          [&](std::int64_t flat) { return of_image[static_cast<std::size_t>(flat)].expected(); });
 }
