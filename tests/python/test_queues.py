@@ -29,7 +29,7 @@ def test_a_queue_runs_in_order(doubler: Doubler) -> None:
     gate, _ = held(queue)
     jobs = [graph.run_async({x: np.float64(k)}, operations=[step], queue=queue) for k in range(20)]
     assert queue.pending == 21
-    assert repr(queue) == "<Queue 'ordered' on cpu, 21 pending>"
+    assert repr(queue) == f"<Queue 'ordered' on {ts.Device().name}, 21 pending>"
     assert not queue.wait(0)
     gate.signal(1)
     assert queue.wait(PATIENCE)
