@@ -257,16 +257,10 @@ SharedGpu& gpu_of(DeviceBackend& device) {
     return metal->shared();
 }
 
-}  // namespace
-
-}  // namespace topstitch::metal
-
-namespace topstitch {
-
-DeviceBackend* metal_device() {
+DeviceBackend* system_device() {
     static DeviceBackend* const device = []() -> DeviceBackend* {
         try {
-            return &metal::device_over(metal::Gpu::system(), false);
+            return &device_over(Gpu::system(), false);
         } catch (const UnsupportedError& reason) {
             log_line(LogLevel::info, reason.what());
             return nullptr;
@@ -275,23 +269,23 @@ DeviceBackend* metal_device() {
     return device;
 }
 
-DeviceBackend& metal_device_over(void* device, void* queue) {
-    return metal::device_over(metal::Gpu(device, queue), queue != nullptr);
+DeviceBackend& device_over_objects(void* device, void* queue) {
+    return device_over(Gpu(device, queue), queue != nullptr);
 }
 
-std::shared_ptr<Buffer> metal_memory(DeviceBackend& device, void* buffer) {
-    metal::SharedGpu& gpu = metal::gpu_of(device);
-    const metal::GpuBuffer shared = gpu.gpu.share(buffer);
+std::shared_ptr<Buffer> memory_of(DeviceBackend& device, void* buffer) {
+    SharedGpu& gpu = gpu_of(device);
+    const GpuBuffer shared = gpu.gpu.share(buffer);
     const auto memory = Buffer::borrow(shared.contents(), shared.bytes(), false,
                                        [&gpu, begin = shared.contents()] { gpu.memory.leave(begin); });
     gpu.memory.add(shared);
     return memory;
 }
 
-std::pair<void*, std::size_t> metal_place(DeviceBackend& device, const Buffer& buffer, const void* pointer) {
-    metal::SharedGpu& gpu = metal::gpu_of(device);
+std::pair<void*, std::size_t> place_of(DeviceBackend& device, const Buffer& buffer, const void* pointer) {
+    SharedGpu& gpu = gpu_of(device);
     if (shared_block_bytes(buffer) > 0) gpu.memory.enter(buffer);  // stays as long as the block
-    const std::optional<metal::Place> place = gpu.memory.find(pointer);
+    const std::optional<Place> place = gpu.memory.find(pointer);
     if (!place) {
         throw UserError(
             "[metal] the array does not lie in a buffer of this device; results of graphs that run on it do");
@@ -299,4 +293,9 @@ std::pair<void*, std::size_t> metal_place(DeviceBackend& device, const Buffer& b
     return {place->buffer.metal_buffer(), place->offset};
 }
 
-}  // namespace topstitch
+constexpr MetalBackend back_end{&system_device, &device_over_objects, &memory_of, &place_of};
+[[maybe_unused]] const bool entered = (metal_backend = &back_end, true);
+
+}  // namespace
+
+}  // namespace topstitch::metal

@@ -8,13 +8,14 @@
 
 namespace topstitch {
 
+const MetalBackend* metal_backend = nullptr;
+
 namespace {
 
 std::vector<DeviceBackend*> backends() {
     std::vector<DeviceBackend*> found{&cpu_device()};
-#if defined(TOPSTITCH_METAL)
-    if (DeviceBackend* metal = metal_device()) found.push_back(metal);
-#endif
+    DeviceBackend* metal = metal_backend != nullptr ? metal_backend->system_device() : nullptr;
+    if (metal != nullptr) found.push_back(metal);
     return found;
 }
 
@@ -34,10 +35,6 @@ DeviceBackend& default_backend() {
 }
 
 }  // namespace
-
-std::unique_ptr<DeviceStream> DeviceBackend::stream_into(void*) {
-    throw UserError(concat("[encode] the device \"", info().name, "\" has no command buffers of the caller's"));
-}
 
 Device::Device() : backend_(&default_backend()) {}
 

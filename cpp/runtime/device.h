@@ -12,6 +12,7 @@
 #include "loopir/kernel.h"
 #include "stitch/schedule.h"
 #include "topstitch/device.h"
+#include "topstitch/error.h"
 #include "topstitch/ndarray.h"
 
 namespace topstitch {
@@ -75,20 +76,30 @@ public:
     // One for each run; none where launches are over when they return, and reach all memory.
     virtual std::unique_ptr<DeviceStream> new_stream() { return nullptr; }
     // One that adds to commands of the caller's: for Metal an id<MTLCommandBuffer>.
-    virtual std::unique_ptr<DeviceStream> stream_into(void* command_buffer);
+    virtual std::unique_ptr<DeviceStream> stream_into(void* command_buffer) {
+        static_cast<void>(command_buffer);
+        throw UserError(concat("[encode] the device \"", info().name, "\" has no command buffers of the caller's"));
+    }
     // Memory that streams reach.
     virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) { return Buffer::allocate(bytes); }
 };
 
 // The CPU, which is always there. Defined by the CPU back end.
 DeviceBackend& cpu_device();
-// The system's GPU, if there is one that can be used. Defined by the Metal back end, where that is built.
-DeviceBackend* metal_device();
-// That over the caller's id<MTLDevice> and, if not null, id<MTLCommandQueue>. The same for the same ones.
-DeviceBackend& metal_device_over(void* device, void* queue);
-// The memory of the caller's id<MTLBuffer>; and the id<MTLBuffer> that a pointer is in, with the bytes before it.
-std::shared_ptr<Buffer> metal_memory(DeviceBackend& device, void* buffer);
-std::pair<void*, std::size_t> metal_place(DeviceBackend& device, const Buffer& buffer, const void* pointer);
+// What the Metal back end gives to the runtime.
+struct MetalBackend {
+    // The device over the system's GPU; null if there is none that can be used.
+    DeviceBackend* (*system_device)();
+    // That over the caller's id<MTLDevice> and, if not null, id<MTLCommandQueue>. The same for the same ones.
+    DeviceBackend& (*device_over)(void* device, void* queue);
+    // The memory of the caller's id<MTLBuffer>.
+    std::shared_ptr<Buffer> (*memory)(DeviceBackend& device, void* buffer);
+    // The id<MTLBuffer> that a pointer into `buffer` is in, and the bytes before it.
+    std::pair<void*, std::size_t> (*place)(DeviceBackend& device, const Buffer& buffer, const void* pointer);
+};
+// Null in programs without it: it enters itself as the program is loaded.
+extern const MetalBackend* metal_backend;
+
 // The loop IR interpreter: slow, for comparison.
 DeviceBackend& interpreter_device();
 

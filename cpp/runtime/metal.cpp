@@ -8,9 +8,12 @@
 
 namespace topstitch::metal {
 
-#if defined(TOPSTITCH_METAL)
-
 namespace {
+
+const MetalBackend& back_end() {
+    if (metal_backend != nullptr) return *metal_backend;
+    throw UnsupportedError("[metal] this build of topstitch has no Metal: it is part of builds for macOS");
+}
 
 void require_object(const void* object, const char* what) {
     if (object == nullptr) throw UserError(concat("[metal] the ", what, " is null"));
@@ -19,13 +22,15 @@ void require_object(const void* object, const char* what) {
 }  // namespace
 
 Device device(void* mtl_device, void* command_queue) {
+    const MetalBackend& metal = back_end();
     require_object(mtl_device, "device");
-    return Device(metal_device_over(mtl_device, command_queue));
+    return Device(metal.device_over(mtl_device, command_queue));
 }
 
 NDArray array(const Device& device, void* mtl_buffer, DType dtype, const Sizes& shape, std::size_t offset) {
+    const MetalBackend& metal = back_end();
     require_object(mtl_buffer, "buffer");
-    const std::shared_ptr<Buffer> memory = metal_memory(device.backend(), mtl_buffer);
+    const std::shared_ptr<Buffer> memory = metal.memory(device.backend(), mtl_buffer);
     const auto bytes = static_cast<std::size_t>(num_elements(shape)) * size_of(dtype);
     if (offset > memory->bytes() || bytes > memory->bytes() - offset) {
         throw UserError(concat("[metal] an array of ", bytes, " bytes at offset ", offset,
@@ -40,11 +45,12 @@ NDArray array(const Device& device, void* mtl_buffer, DType dtype, const Sizes& 
 }
 
 std::pair<void*, std::size_t> buffer(const Device& device, const NDArray& array) {
-    return metal_place(device.backend(), *array.buffer(), array.data());
+    return back_end().place(device.backend(), *array.buffer(), array.data());
 }
 
 std::vector<NDArray> encode(const Executable& executable, void* command_buffer, std::span<const NDArray> inputs,
                             std::span<const NDArray> results) {
+    static_cast<void>(back_end());
     require_object(command_buffer, "command buffer");
     RunControl control;
     control.command_buffer = command_buffer;
@@ -52,33 +58,5 @@ std::vector<NDArray> encode(const Executable& executable, void* command_buffer, 
     const PreparedRun prepared = impl->prepare(*executable.graph().data(), inputs, results);
     return *ExecutableImpl::execute(prepared, inputs, results, control);
 }
-
-#else
-
-namespace {
-
-[[noreturn]] void refuse() {
-    throw UnsupportedError("[metal] this build of topstitch has no Metal: it is part of builds for macOS");
-}
-
-}  // namespace
-
-Device device(void*, void*) {
-    refuse();
-}
-
-NDArray array(const Device&, void*, DType, const Sizes&, std::size_t) {
-    refuse();
-}
-
-std::pair<void*, std::size_t> buffer(const Device&, const NDArray&) {
-    refuse();
-}
-
-std::vector<NDArray> encode(const Executable&, void*, std::span<const NDArray>, std::span<const NDArray>) {
-    refuse();
-}
-
-#endif
 
 }  // namespace topstitch::metal
