@@ -515,7 +515,8 @@ private:
     // Sums that are complete after one block wait for nothing but a loop that finishes them, panel by panel: what
     // finishes them would be long if it were written out for each register.
     bool in_panels() const {
-        return tiling_.packed && tiling_.one_block && !tiling_.in_registers && tiling_.splits == 1;
+        const bool waits = !tiling_.in_registers && !tiling_.finished_in_tile;
+        return tiling_.packed && tiling_.one_block && waits && tiling_.splits == 1;
     }
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
     std::int64_t sum_rows() const { return (in_panels() ? 1 : tiling_.row_panels) * rows_.panel; }

@@ -60,6 +60,8 @@ struct Tiling {
     bool one_block = false;  // which is all of it
     // Results are finished while their sums are in registers; else the sums of a tile wait in memory.
     bool in_registers = false;
+    // Or the sums of a whole tile wait, although they are complete, for loops that run along memory.
+    bool finished_in_tile = false;
     // Results lie across memory in a panel, and so does what they are combined with: a second kernel finishes them. Its
     // loops, from the outside in; the last so many run in lanes as one.
     std::vector<loopir::VarId> finish;

@@ -18,11 +18,13 @@ constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
 constexpr std::int64_t max_block = 256;
-constexpr double max_register_cost = 8;        // of what the sums go through while they fill the registers
-constexpr std::int64_t max_sum_columns = 256;  // of a tile whose sums wait in memory
-constexpr std::int64_t direct_block = 8;       // rows of the column factor that are read side by side
-constexpr std::int64_t direct_sums = 4096;     // of a tile: they stay in the first-level cache
-constexpr std::int64_t max_direct_rows = 8;    // rows of registers in direct products
+constexpr std::int64_t min_reduce_of_waiting = 256;  // for results that are finished tile by tile
+constexpr std::int64_t min_panels_in_row = 8;        // of those
+constexpr double max_register_cost = 8;              // of what the sums go through while they fill the registers
+constexpr std::int64_t max_sum_columns = 256;        // of a tile whose sums wait in memory
+constexpr std::int64_t direct_block = 8;             // rows of the column factor that are read side by side
+constexpr std::int64_t direct_sums = 4096;           // of a tile: they stay in the first-level cache
+constexpr std::int64_t max_direct_rows = 8;          // rows of registers in direct products
 constexpr std::int64_t min_batched_columns = 64;
 constexpr std::int64_t min_panel_sums = 10;       // fewer do not hide the latency of multiply-adds
 constexpr double max_cost_of_wide_panels = 0.96;  // of that of the usual ones, to be chosen
@@ -298,9 +300,24 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     share(tiling, work, column_panels, column_tiles, row_tiles);
     tiling.column_panels = ceil_div(column_panels, column_tiles);
     split(tiling, work, row_tiles * column_tiles, reduce);
+    tiling.finished_in_tile = is_finished_in_tile(tiling, reduce);
+    if (tiling.finished_in_tile) tiling.in_registers = false;
     const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
     tiling.rows_once =
         is_invariant_factor(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
+}
+
+// Registers hold short pieces of many rows. Where results are combined with others on the way out, these come from as
+// many places in memory, and lie in one set of the cache when rows are a power of two apart: sums that fit into the
+// second-level cache are finished row by row instead, if there is work enough in each to hide that.
+bool TilingChooser::is_finished_in_tile(const Tiling& tiling, std::int64_t reduce) const {
+    if (!tiling.one_block || tiling.splits > 1 || cost_of_results() == 0 || !is_contiguous(tiling.columns))
+        return false;
+    const std::int64_t sums =
+        tiling.row_panels * tiling.panel_rows * tiling.column_panels * std::int64_t{tiling.panel_columns()};
+    const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
+    return reduce >= min_reduce_of_waiting && tiling.column_panels >= min_panels_in_row &&
+           sums * bytes <= machine_.l2_bytes / 3;
 }
 
 // Splits the reduced axis when there are fewer tiles than threads.

@@ -52,6 +52,7 @@ private:
     void choose_panel(Tiling& tiling, std::int64_t rows, std::int64_t columns) const;
     void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    bool is_finished_in_tile(const Tiling& tiling, std::int64_t reduce) const;
     void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const;
 
     // --- Factors behind a window (tiling_window.cpp).

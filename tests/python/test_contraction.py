@@ -340,3 +340,25 @@ def test_rows_along_memory_that_nobody_may_read_past() -> None:
         got = np.asarray(graph.run({x: a, w: b}, y, interpret=interpret))
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
         assert (got[36] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("m", "n", "k"), [(24, 128, 256), (33, 517, 300), (48, 140, 1000), (61, 1030, 257)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_that_are_finished_row_by_row(m: int, n: int, k: int, threads: int, dtype: str) -> None:
+    """What they are combined with lies in rows of its own; the sums of a tile wait for it."""
+    a, b = random((m, k), dtype), random((k, n), dtype, seed=1)
+    r, bias = random((m, n), dtype, seed=2), random((n,), dtype, seed=3)
+    graph = ts.Graph()
+    x, w, res, c = (graph.placeholder(v.shape, dtype=v.dtype) for v in (a, b, r, bias))
+    y = x @ w
+    feeds = {x: a, w: b, res: r, c: bias}
+    product = a.astype(np.float64) @ b.astype(np.float64)
+    bound = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+    got = graph.run(feeds, y * 0.5 + res, threads=threads)
+    assert_sum_of_products(got, product * 0.5 + r, bound + np.abs(r), k, f"residual {m} x {k} x {n}")
+    scaled, plain = graph.run(feeds, [ts.maximum(y + c, 0) * res, y], threads=threads)
+    assert_sum_of_products(plain, product, bound, k, f"plain {m} x {k} x {n}")
+    tolerance = 1e-4 if dtype == "float32" else 1e-11
+    expected = np.maximum(product + bias, 0) * r
+    np.testing.assert_allclose(np.asarray(scaled), expected, rtol=tolerance, atol=tolerance * k**0.5)
