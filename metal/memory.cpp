@@ -92,11 +92,17 @@ void Memory::leave(const std::byte* memory) {
     regions_.erase(known);
 }
 
-void Memory::add(const GpuBuffer& buffer) {
+bool Memory::add(const GpuBuffer& buffer) {
     const std::lock_guard lock(mutex_);
-    Region& region = regions_[buffer.contents()];
-    region.buffer = buffer;
-    ++region.borrowers;
+    const auto known = regions_.find(buffer.contents());
+    if (known != regions_.end() && known->second.buffer.metal_buffer() == buffer.metal_buffer()) {
+        if (known->second.lasting) return false;
+        ++known->second.borrowers;
+        return true;
+    }
+    if (overlaps(buffer.contents(), std::max<std::size_t>(buffer.bytes(), 1))) return false;
+    regions_[buffer.contents()] = {buffer, 1, false};
+    return true;
 }
 
 void Memory::remove(const std::byte* begin) {

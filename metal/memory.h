@@ -31,8 +31,9 @@ public:
     Entry enter(const Buffer& buffer);
     void leave(const Buffer& buffer);
     void leave(const std::byte* memory);
-    // The caller's own buffer; to be left once for each time.
-    void add(const GpuBuffer& buffer);
+    // The caller's own buffer; to be left once for each time. False, and nothing is done, when it overlaps other
+    // memory.
+    bool add(const GpuBuffer& buffer);
 
     // Where `pointer` is; none if it lies in nothing that was entered.
     std::optional<Place> find(const void* pointer) const;

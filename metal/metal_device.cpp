@@ -1,13 +1,12 @@
 // Metal behind the device interface: kernels as MSL, compiled by the system, launched in the stream of a run.
 // Kernels that have no MSL form run on the CPU, in the same memory.
 #include <algorithm>
-#include <chrono>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <variant>
 
 #include "codegen/emit.h"
+#include "core/fork_gate.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "metal/stream.h"
@@ -56,13 +55,13 @@ public:
 
     void launch(void* const* buffers, const std::int64_t* sizes, const LaunchShape& shape) const override {
         const std::span size_arguments(sizes, narrow_.source.sizes.size());
-        if (!refusal_.empty() || !fits_machine(narrow_.source.launch, size_arguments)) {
+        const bool narrow = refusal_.empty() && narrow_.source.fits_narrow(size_arguments);
+        if (waits(size_arguments) || (!narrow && !wide().pipeline)) {
             shape.stream->wait();
             fallback().launch(buffers, sizes, shape);
             return;
         }
-        const Form& form = narrow_.source.fits_narrow(size_arguments) ? narrow_ : wide();
-        encode(form, buffers, size_arguments, static_cast<Stream&>(*shape.stream));
+        encode(narrow ? narrow_ : wide(), buffers, size_arguments, static_cast<Stream&>(*shape.stream));
     }
     std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override {
         const bool here = refusal_.empty() && fits_machine(narrow_.source.launch, sizes);
@@ -70,6 +69,9 @@ public:
     }
     double compile_milliseconds() const override {
         return narrow_.pipeline != nullptr ? narrow_.pipeline->compile_milliseconds : fallback().compile_milliseconds();
+    }
+    bool waits(std::span<const std::int64_t> sizes) const override {
+        return !refusal_.empty() || !fits_machine(narrow_.source.launch, sizes);
     }
     std::string remark() const override {
         return refusal_.empty() ? "" : concat("runs on the CPU, in the same memory: ", refusal_);
@@ -91,7 +93,7 @@ private:
         return codegen::emit(kernel_, codegen::msl_dialect(), {options_.fused_multiply_add, narrow});
     }
     Form load(codegen::Source source) const {
-        auto pipeline = gpu_.pipelines.get(source.text, source.entry);
+        auto pipeline = gpu_.pipelines->get(source.text, source.entry);
         return {std::move(source), std::move(pipeline)};
     }
 
@@ -146,9 +148,14 @@ private:
         stream.dispatch({quotient_up(x, threads.x), quotient_up(y, threads.y)}, threads);
     }
 
+    // Without a pipeline where this GPU cannot run it.
     const Form& wide() const {
         const std::lock_guard lock(mutex_);
-        if (!wide_) wide_ = load(std::get<codegen::Source>(emit(false)));
+        if (!wide_) {
+            wide_ = load(std::get<codegen::Source>(emit(false)));
+            // It needs more registers than the narrow one.
+            if (!why_unfit(*wide_->pipeline, wide_->source.launch).empty()) wide_->pipeline = nullptr;
+        }
         return *wide_;
     }
     const DeviceKernel& fallback() const {
@@ -170,7 +177,8 @@ private:
 
 class MetalDevice : public DeviceBackend {
 public:
-    MetalDevice(const Gpu& gpu, std::string name) : shared_(gpu), name_(std::move(name)) {}
+    MetalDevice(SharedGpu gpu, std::string name, bool own_queue)
+        : shared_(std::move(gpu)), name_(std::move(name)), own_queue_(own_queue) {}
 
     DeviceInfo info() const override {
         const GpuLimits& limits = shared_.gpu.limits();
@@ -196,15 +204,15 @@ public:
     }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {
         Compiled result;
-        const std::int64_t before = shared_.pipelines.stats().misses;
+        const std::int64_t before = shared_.pipelines->stats().misses;
         for (const loopir::Kernel& kernel : kernels)
             result.kernels.push_back(std::make_shared<const MetalKernel>(shared_, kernel, options));
-        result.newly_compiled = static_cast<int>(shared_.pipelines.stats().misses - before);
+        result.newly_compiled = static_cast<int>(shared_.pipelines->stats().misses - before);
         return result;
     }
     int max_threads() const override { return cpu_device().max_threads(); }
     KernelCacheStats kernel_cache_stats() const override {
-        const CacheStats stats = shared_.pipelines.stats();
+        const CacheStats stats = shared_.pipelines->stats();
         KernelCacheStats result;
         result.hits = stats.hits;
         result.compiled = stats.misses;
@@ -212,19 +220,39 @@ public:
         result.entries = stats.entries;
         return result;
     }
-    std::unique_ptr<DeviceStream> new_stream() override { return std::make_unique<Stream>(shared_); }
+    std::unique_ptr<DeviceStream> new_stream() override {
+        check_process();
+        return std::make_unique<Stream>(shared_);
+    }
     std::unique_ptr<DeviceStream> stream_into(void* command_buffer) override {
+        check_process();
         return std::make_unique<Stream>(shared_, GpuCommands::into(command_buffer, shared_.gpu));
     }
     std::shared_ptr<Buffer> allocate(std::size_t bytes) override {
+        const GpuLimits& limits = shared_.gpu.limits();
+        if (bytes > static_cast<std::size_t>(limits.buffer_bytes)) {
+            throw MemoryError(concat("[metal] a result, or the intermediate results of a run, need ", bytes,
+                                     " bytes, and \"", limits.name, "\" allows ", limits.buffer_bytes,
+                                     " in one piece; nothing has been changed"));
+        }
         return Buffer::allocate(std::max(bytes, gpu_page_bytes));
     }
 
     SharedGpu& shared() { return shared_; }
+    bool own_queue() const { return own_queue_; }
 
 private:
+    void check_process() const {
+        if (generation_ == fork_generation()) return;
+        throw UnsupportedError(
+            "[metal] this process was forked from one that used the GPU, which Metal does not allow; "
+            "start it with spawn, or run on the device \"cpu\"");
+    }
+
     SharedGpu shared_;
     std::string name_;
+    bool own_queue_;
+    std::uint32_t generation_ = fork_generation();
 };
 
 // All that there are; none is ever destroyed, since arrays may outlive every static object.
@@ -238,16 +266,21 @@ Devices& known_devices() {
     return *devices;
 }
 
-DeviceBackend& device_over(const Gpu& gpu, bool queue_matters) {
+// `callers_queue`: the queue is the caller's, and so it is what counts; else any queue of ours will do.
+DeviceBackend& device_over(const Gpu& gpu, bool callers_queue) {
     Devices& devices = known_devices();
     const std::lock_guard lock(devices.mutex);
+    const SharedGpu* same = nullptr;
     for (MetalDevice* known : devices.all) {
         const Gpu& other = known->shared().gpu;
-        const bool same_queue = other.metal_queue() == gpu.metal_queue();
-        if (other.metal_device() == gpu.metal_device() && (same_queue || !queue_matters)) return *known;
+        const bool fits = callers_queue ? other.metal_queue() == gpu.metal_queue() : known->own_queue();
+        if (other.metal_device() != gpu.metal_device()) continue;
+        if (fits) return *known;
+        same = &known->shared();
     }
     const std::string name = devices.all.empty() ? "metal" : concat("metal:", devices.all.size());
-    devices.all.push_back(new MetalDevice(gpu, name));
+    devices.all.push_back(
+        new MetalDevice(same != nullptr ? SharedGpu(gpu, *same) : SharedGpu(gpu), name, !callers_queue));
     return *devices.all.back();
 }
 
@@ -276,16 +309,19 @@ DeviceBackend& device_over_objects(void* device, void* queue) {
 std::shared_ptr<Buffer> memory_of(DeviceBackend& device, void* buffer) {
     SharedGpu& gpu = gpu_of(device);
     const GpuBuffer shared = gpu.gpu.share(buffer);
-    const auto memory = Buffer::borrow(shared.contents(), shared.bytes(), false,
-                                       [&gpu, begin = shared.contents()] { gpu.memory.leave(begin); });
-    gpu.memory.add(shared);
-    return memory;
+    if (!gpu.memory->add(shared)) {
+        throw UserError(
+            "[metal] the buffer lies in memory that the device knows already, as that of results does; use the "
+            "array that it came from");
+    }
+    return Buffer::borrow(shared.contents(), shared.bytes(), false,
+                          [&gpu, begin = shared.contents()] { gpu.memory->leave(begin); });
 }
 
 std::pair<void*, std::size_t> place_of(DeviceBackend& device, const Buffer& buffer, const void* pointer) {
     SharedGpu& gpu = gpu_of(device);
-    if (shared_block_bytes(buffer) > 0) gpu.memory.enter(buffer);  // stays as long as the block
-    const std::optional<Place> place = gpu.memory.find(pointer);
+    if (shared_block_bytes(buffer) > 0) gpu.memory->enter(buffer);  // stays as long as the block
+    const std::optional<Place> place = gpu.memory->find(pointer);
     if (!place) {
         throw UserError(
             "[metal] the array does not lie in a buffer of this device; results of graphs that run on it do");

@@ -47,15 +47,21 @@ std::size_t groups_for(std::uint64_t count) {
 
 }  // namespace
 
-SharedGpu::SharedGpu(const Gpu& device) : gpu(device), memory(device), pipelines(device, pipeline_limit) {}
+SharedGpu::SharedGpu(const Gpu& device)
+    : gpu(device),
+      memory(std::make_shared<Memory>(device)),
+      pipelines(std::make_shared<PipelineCache>(device, pipeline_limit)) {}
+
+SharedGpu::SharedGpu(const Gpu& device, const SharedGpu& other)
+    : gpu(device), memory(other.memory), pipelines(other.pipelines) {}
 
 Stream::~Stream() {
     wait_for_all();
-    for (const Buffer* buffer : borrowed_) shared_.memory.leave(*buffer);
+    for (const Buffer* buffer : borrowed_) shared_.memory->leave(*buffer);
 }
 
 bool Stream::reaches(const Buffer& buffer) {
-    const Memory::Entry entry = shared_.memory.enter(buffer);
+    const Memory::Entry entry = shared_.memory->enter(buffer);
     if (entry == Memory::Entry::borrowed) borrowed_.push_back(&buffer);
     return entry != Memory::Entry::none;
 }
@@ -67,7 +73,7 @@ GpuCommands& Stream::commands() {
 }
 
 void Stream::bind(const void* pointer, unsigned index) {
-    const std::optional<Place> place = shared_.memory.find(pointer);
+    const std::optional<Place> place = shared_.memory->find(pointer);
     internal_check(place.has_value(), "metal: a kernel is to use memory that is not the GPU's");
     if (callers_) used_.push_back(place->buffer);
     commands().set_buffer(place->buffer, place->offset, index);
@@ -82,7 +88,7 @@ void Stream::copy(void* to, const void* from, std::size_t bytes) {
     const auto addresses = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
     const bool words = ((addresses | bytes) % 16) == 0;
     const std::uint64_t count = words ? bytes / 16 : bytes;
-    commands().set_pipeline(*shared_.pipelines.get(copy_source, words ? "copy_words" : "copy_bytes"));
+    commands().set_pipeline(*shared_.pipelines->get(copy_source, words ? "copy_words" : "copy_bytes"));
     bind(from, 0);
     bind(to, 1);
     commands().set_bytes(&count, sizeof count, 2);
@@ -91,7 +97,7 @@ void Stream::copy(void* to, const void* from, std::size_t bytes) {
 
 void Stream::write(void* to, const void* data, std::size_t bytes) {
     const std::uint64_t count = bytes;
-    commands().set_pipeline(*shared_.pipelines.get(copy_source, "write_bytes"));
+    commands().set_pipeline(*shared_.pipelines->get(copy_source, "write_bytes"));
     commands().set_bytes(data, bytes, 0);
     bind(to, 1);
     commands().set_bytes(&count, sizeof count, 2);

@@ -16,10 +16,12 @@ namespace topstitch::metal {
 // What all runs on one GPU share.
 struct SharedGpu {
     explicit SharedGpu(const Gpu& device);
+    // With another queue of the same GPU: memory and pipelines are those of `other`.
+    SharedGpu(const Gpu& device, const SharedGpu& other);
 
     Gpu gpu;
-    Memory memory;
-    PipelineCache pipelines;
+    std::shared_ptr<Memory> memory;
+    std::shared_ptr<PipelineCache> pipelines;
 };
 
 class Stream : public DeviceStream {

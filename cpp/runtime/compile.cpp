@@ -336,7 +336,8 @@ std::vector<NDArray> encode(const Graph& graph, CommandBuffer& commands, const F
 }
 
 Job run_async(const Graph& graph, const Feeds& feeds, const std::vector<Tensor>& targets,
-              const std::vector<Operation>& operations, const CompileOptions& options, const Queue& queue) {
+              const std::vector<Operation>& operations, const CompileOptions& options,
+              const std::optional<Queue>& queue) {
     auto [executable, arrays] = find_for(graph, feeds, targets, operations, options);
     return executable.run_async(std::move(arrays), {}, queue);
 }

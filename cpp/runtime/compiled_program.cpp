@@ -370,48 +370,73 @@ void CompiledProgram::run_in(std::unique_ptr<DeviceStream> begun, Context& conte
     staging.bring_back();
 }
 
-bool CompiledProgram::changes_variables() const {
-    return !plan_.blocks.front().copies.empty() ||
-           std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.writes_state; });
-}
-
-// Nobody waits here, so that nothing can be copied afterwards, and all that is used must live on by itself.
-void CompiledProgram::encode_in(DeviceStream& stream, std::unique_ptr<Context> context, std::span<const NDArray> inputs,
-                                std::span<const NDArray> outputs, const States& states) const {
-    if (changes_variables()) {
+// Before anything is encoded: what would have to wait, or could not be copied afterwards.
+void CompiledProgram::check_encodable(const Context& context) const {
+    const auto writes_state = [](const Step& step) { return step.writes_state; };
+    if (!plan_.blocks.front().copies.empty() || std::any_of(steps_.begin(), steps_.end(), writes_state)) {
         throw UserError(
             "[encode] the graph changes variables, which other runs could use before the GPU has; run it, or "
             "make the new values results");
     }
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        const bool waits = step.kernel != nullptr ? step.kernel->waits(context.sizes[s])
+                                                  : plan_.controls[static_cast<std::size_t>(step.control)].kind !=
+                                                        stitch::PlanControl::Kind::counted_loop;
+        if (!waits) continue;
+        throw UserError(
+            "[encode] this executable waits for the GPU while it runs (a while loop, a branch, or a kernel "
+            "that runs on the CPU; its report tells), so it cannot be part of other commands; run it");
+    }
+}
+
+// Nobody waits here, so that all that is used must live on by itself: also when it fails in the middle, since what was
+// encoded by then will run.
+void CompiledProgram::encode_in(DeviceStream& stream, std::unique_ptr<Context> context, std::span<const NDArray> inputs,
+                                std::span<const NDArray> outputs, const States& states) const {
+    check_encodable(*context);
     struct Used {
         std::unique_ptr<Context> context;
         std::vector<NDArray> arrays;
     };
     const auto used = std::make_shared<Used>();
+    used->context = std::move(context);
     Staging staging(*device_, stream);
+    const auto keep = [&](const NDArray& array) { used->arrays.push_back(array); };
     std::vector<NDArray> feeds;
     for (const NDArray& input : inputs) feeds.push_back(staging.input(input));
+    std::for_each(feeds.begin(), feeds.end(), keep);
     for (const NDArray& output : outputs) {
-        if (stream.reaches(*output.buffer())) continue;
-        throw UserError(
-            "[encode] a result is to lie in memory that the device does not reach; leave results out, or give "
-            "arrays over the device's own buffers");
+        if (!stream.reaches(*output.buffer())) {
+            throw UserError(
+                "[encode] a result is to lie in memory that the device does not reach; leave results out, or "
+                "give arrays over the device's own buffers");
+        }
+        keep(output);
     }
-    for (const auto& variable : states.variables) {
-        staging.variable(*variable);
-        used->arrays.push_back(variable->value);
+    // Of what later runs may write, the commands have copies.
+    States copies = states;
+    for (auto& variable : copies.variables) {
+        const auto copy = std::make_shared<Variable>();
+        copy->value = device_array(*device_, variable->value.dtype(), variable->value.shape());
+        copy->value.copy_from(variable->value);
+        staging.reach(*copy->value.buffer());
+        keep(copy->value);
+        variable = copy;
     }
     for (const NDArray& constant : plan_.constants) {
         staging.reach(*constant.buffer());
-        used->arrays.push_back(constant);
+        keep(constant);
     }
-    if (context->arena != nullptr) staging.reach(*context->arena);
-    point_at(*context, feeds, outputs, states);
-    context->stream = &stream;
-    perform(0, *context, {});
-    used->arrays.insert(used->arrays.end(), feeds.begin(), feeds.end());
-    used->arrays.insert(used->arrays.end(), outputs.begin(), outputs.end());
-    used->context = std::move(context);
+    if (used->context->arena != nullptr) staging.reach(*used->context->arena);
+    point_at(*used->context, feeds, outputs, copies);
+    used->context->stream = &stream;
+    try {
+        perform(0, *used->context, {});
+    } catch (...) {
+        stream.leave_to_caller(used);
+        throw;
+    }
     stream.leave_to_caller(used);
 }
 

@@ -119,7 +119,7 @@ private:
                 std::span<const NDArray> outputs, const States& states, const RunControl& control) const;
     void encode_in(DeviceStream& stream, std::unique_ptr<Context> context, std::span<const NDArray> inputs,
                    std::span<const NDArray> outputs, const States& states) const;
-    bool changes_variables() const;
+    void check_encodable(const Context& context) const;
     void point_at(Context& context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
                   const States& states) const;
     std::int64_t work_of(const Context& context, int block) const;

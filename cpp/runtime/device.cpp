@@ -20,6 +20,7 @@ std::vector<DeviceBackend*> backends() {
 }
 
 DeviceBackend& backend_named(const std::string& name, const std::string& asked_by) {
+    if (name == "cpu") return cpu_device();  // without looking for others
     std::string known;
     for (DeviceBackend* backend : backends()) {
         const DeviceInfo info = backend->info();
@@ -30,7 +31,10 @@ DeviceBackend& backend_named(const std::string& name, const std::string& asked_b
 }
 
 DeviceBackend& default_backend() {
-    static DeviceBackend& chosen = backend_named(setting(Setting::device), ", which TOPSTITCH_DEVICE asks for");
+    static DeviceBackend& chosen = [&]() -> DeviceBackend& {
+        const std::string name = setting(Setting::device);
+        return name.empty() ? cpu_device() : backend_named(name, ", which TOPSTITCH_DEVICE asks for");
+    }();
     return chosen;
 }
 

@@ -52,6 +52,11 @@ public:
     virtual std::string source(const std::string& kind) const = 0;  // UserError for a kind the device has not
     virtual double compile_milliseconds() const = 0;                // what it took when it was made
     virtual std::string remark() const { return ""; }               // what users should know: that it runs elsewhere
+    // For these sizes it runs on the host, and waits for the device before.
+    virtual bool waits(std::span<const std::int64_t> sizes) const {
+        static_cast<void>(sizes);
+        return false;
+    }
 };
 
 // How kernels are to be compiled; part of what they are found by.

@@ -6,6 +6,7 @@
 
 #include "core/disk_cache.h"
 #include "runtime/executable_impl.h"
+#include "runtime/staging.h"
 #include "runtime/submission.h"
 
 namespace topstitch {
@@ -79,10 +80,13 @@ bool Executable::is_compiled_for(std::span<const NDArray> inputs, std::span<cons
     return impl_->prepare_if_compiled(inputs, results).has_value();
 }
 
-Job Executable::run_async(std::vector<NDArray> inputs, std::vector<NDArray> results, const Queue& queue) const {
-    if (!(queue.device() == impl_->signature().options.device))
+Job Executable::run_async(std::vector<NDArray> inputs, std::vector<NDArray> results,
+                          const std::optional<Queue>& queue) const {
+    const Device& device = impl_->signature().options.device;
+    if (queue && !(queue->device() == device))
         throw UserError("[run_async] the queue belongs to another device than the executable");
-    return submit(queue.state(), submission_for(*this, std::move(inputs), std::move(results)));
+    const Queue& chosen = queue ? *queue : default_queue(device);
+    return submit(chosen.state(), submission_for(*this, std::move(inputs), std::move(results)));
 }
 
 Job Executable::run_detached(std::vector<NDArray> inputs, std::vector<NDArray> results) const {
@@ -99,8 +103,9 @@ std::vector<NDArray> Executable::encode(CommandBuffer& commands, std::vector<NDA
     PreparedRun prepared = impl_->prepare(*graph_, inputs, results);
     if (results.empty()) {
         const CompiledProgram& program = prepared.variant->program();
-        for (Sizes& shape : program.result_shapes(prepared.symbols))
-            results.emplace_back(program.result_dtype(results.size()), std::move(shape));
+        for (const Sizes& shape : program.result_shapes(prepared.symbols))
+            results.push_back(
+                device_array(impl_->signature().options.device.backend(), program.result_dtype(results.size()), shape));
     }
     commands.submission()->commands.push_back(
         {Command::Kind::run,

@@ -13,12 +13,6 @@
 
 namespace topstitch {
 
-namespace {
-
-constexpr std::size_t max_logged_feeds = 8;
-constexpr std::size_t max_history = 64;
-
-// Whether kernels can address the array where it lies.
 bool in_elements(const NDArray& array) {
     if (array.is_contiguous() || array.size() == 0) return true;
     const auto element = static_cast<std::int64_t>(size_of(array.dtype()));
@@ -28,6 +22,11 @@ bool in_elements(const NDArray& array) {
     }
     return true;
 }
+
+namespace {
+
+constexpr std::size_t max_logged_feeds = 8;
+constexpr std::size_t max_history = 64;
 
 ArrayLayout layout_of(const NDArray& array) {
     const bool packed = array.is_contiguous() || array.size() == 0 || !in_elements(array);

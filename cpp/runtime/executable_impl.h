@@ -18,6 +18,9 @@
 
 namespace topstitch {
 
+// Whether kernels can address the array where it lies.
+bool in_elements(const NDArray& array);
+
 // A run that has been checked and compiled for, and not started.
 struct PreparedRun {
     std::shared_ptr<const Variant> variant;

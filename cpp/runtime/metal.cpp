@@ -2,6 +2,8 @@
 // See topstitch/metal.h.
 #include "topstitch/metal.h"
 
+#include <algorithm>
+
 #include "runtime/device.h"
 #include "runtime/executable_impl.h"
 #include "topstitch/error.h"
@@ -56,6 +58,12 @@ std::vector<NDArray> encode(const Executable& executable, void* command_buffer, 
     control.command_buffer = command_buffer;
     const std::shared_ptr<ExecutableImpl>& impl = executable.impl();
     const PreparedRun prepared = impl->prepare(*executable.graph().data(), inputs, results);
+    if (!prepared.pack.empty() ||
+        !std::all_of(results.begin(), results.end(), [](const NDArray& result) { return in_elements(result); })) {
+        throw UserError(
+            "[encode] an input overlaps a result, or lies half an element beside the others of its type, so "
+            "that it would have to be copied before the commands that fill it have run; pass another array");
+    }
     return *ExecutableImpl::execute(prepared, inputs, results, control);
 }
 

@@ -3,6 +3,8 @@
 #include "topstitch/queue.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "core/thread.h"
 #include "runtime/monitor.h"
@@ -116,9 +118,13 @@ bool Queue::wait(std::optional<double> seconds) const {
     return wait_for_all(pending_jobs(), seconds);
 }
 
-const Queue& default_queue() {
-    static auto* queue = new Queue({}, "default");  // never destroyed
-    return *queue;
+const Queue& default_queue(const Device& device) {
+    static std::mutex mutex;
+    static auto* queues = new std::map<const DeviceBackend*, Queue>;  // never destroyed
+    const std::lock_guard lock(mutex);
+    const auto found = queues->find(&device.backend());
+    if (found != queues->end()) return found->second;
+    return queues->emplace(&device.backend(), Queue(device, "default")).first->second;
 }
 
 // --- CommandBuffer

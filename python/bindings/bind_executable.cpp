@@ -23,7 +23,7 @@ py::object results_or(const py::object& out, const TargetForm& form, std::vector
 
 PyJob job_of(const Executable& executable, std::vector<NDArray> inputs, const TargetForm& form, const py::object& out,
              const std::optional<Queue>& queue) {
-    return {executable.run_async(std::move(inputs), form.arrays_of(out), queue.value_or(default_queue())),
+    return {executable.run_async(std::move(inputs), form.arrays_of(out), queue),
             [form, out](std::vector<NDArray> results) { return results_or(out, form, std::move(results)); }};
 }
 

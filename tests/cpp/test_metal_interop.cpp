@@ -8,6 +8,7 @@
 
 #include "metal_objects.h"
 #include "settled.h"
+#include "topstitch/control.h"
 #include "topstitch/error.h"
 #include "topstitch/metal.h"
 #include "topstitch/ops.h"
@@ -137,8 +138,9 @@ TEST_CASE("what is encoded stays alive until the GPU is done, or the commands ar
 TEST_CASE("what cannot be encoded is refused with a reason, and the command buffer goes on") {
     const objects::Object commands = objects::new_command_buffer(setup().queue);
     const NDArray host = NDArray::zeros(DType::float32, {8});
+    const NDArray elsewhere = NDArray::zeros(DType::float32, {8});
     const std::vector<NDArray> inputs{host};
-    CHECK(contains(message_of([&] { metal::encode(doubling(), commands.get(), inputs, std::vector{host}); }),
+    CHECK(contains(message_of([&] { metal::encode(doubling(), commands.get(), inputs, std::vector{elsewhere}); }),
                    "a result is to lie in memory that the device does not reach"));
     {
         Graph graph;
@@ -153,7 +155,8 @@ TEST_CASE("what cannot be encoded is refused with a reason, and the command buff
         const Tensor x = graph.placeholder(Shape{8}, DType::float64);
         const Executable executable = compiled(graph, {{x, {Shape{8}, DType::float64}}}, {x * x});
         const std::vector<NDArray> doubles{NDArray::zeros(DType::float64, {8})};
-        CHECK(contains(message_of([&] { metal::encode(executable, commands.get(), doubles); }), "runs on the CPU"));
+        CHECK(contains(message_of([&] { metal::encode(executable, commands.get(), doubles); }),
+                       "a kernel that runs on the CPU"));
     }
     {
         Graph graph;
@@ -162,9 +165,62 @@ TEST_CASE("what cannot be encoded is refused with a reason, and the command buff
         CHECK(contains(message_of([&] { metal::encode(on_cpu, commands.get(), inputs); }), "has no command buffers"));
     }
     CHECK(contains(message_of([&] { metal::encode(doubling(), nullptr, inputs); }), "the command buffer is null"));
+    {
+        // A kernel before the branch: nothing of it may be left in the commands, whose memory is free by then.
+        Graph graph;
+        const Tensor x = graph.placeholder(Shape{8});
+        const Tensor positive = graph.placeholder(Shape{}, DType::boolean);
+        const Tensor twice = x * 2.0F;
+        const Tensor y =
+            if_else(positive, [&] { return std::vector{twice + 1.0F}; }, [&] { return std::vector{twice - 1.0F}; })[0];
+        const Executable executable =
+            compiled(graph, {{x, {Shape{8}, DType::float32}}, {positive, {Shape{}, DType::boolean}}}, {y + twice});
+        const std::vector<NDArray> both{host, NDArray::scalar(1, DType::boolean)};
+        CHECK(contains(message_of([&] { metal::encode(executable, commands.get(), both); }), "waits for the GPU"));
+    }
+    {
+        const objects::Object buffer = objects::new_buffer(setup().mtl_device, 16384);
+        const NDArray x = metal::array(setup().device, buffer.get(), DType::float32, {8});
+        const NDArray y = metal::array(setup().device, buffer.get(), DType::float32, {8}, 4);
+        CHECK(contains(message_of([&] { metal::encode(doubling(), commands.get(), std::vector{x}, std::vector{y}); }),
+                       "an input overlaps a result"));
+    }
     const NDArray result = metal::encode(doubling(), commands.get(), inputs)[0];
     objects::commit_and_wait(commands);
     CHECK(result.at(5) == 1);
+}
+
+TEST_CASE("devices over one GPU share its memory") {
+    const Device with_queue = metal::device(setup().mtl_device.get(), setup().queue.get());
+    const objects::Object buffer = objects::new_buffer(setup().mtl_device, 100 * sizeof(float));  // no whole pages
+    const NDArray in = metal::array(setup().device, buffer.get(), DType::float32, {100});
+    std::fill_n(in.data_as<float>(), 100, 3.0F);
+    CHECK(metal::buffer(with_queue, in).first == buffer.get());
+    Graph graph;
+    const Tensor x = graph.placeholder(Shape{100});
+    CompileOptions options;
+    options.device = with_queue;
+    const Executable executable = compile(graph, {{x, {Shape{100}, DType::float32}}}, {x + x}, {}, options);
+    const objects::Object commands = objects::new_command_buffer(setup().queue);
+    objects::fill(commands, buffer, 0);
+    const NDArray result = metal::encode(executable, commands.get(), std::vector{in})[0];
+    objects::commit_and_wait(commands);
+    CHECK(result.at(99) == 0);  // what the commands before it wrote, no copy
+}
+
+TEST_CASE("variables are read as they are when the run is encoded") {
+    Graph graph;
+    const Tensor x = graph.placeholder(Shape{3});
+    const Tensor v = graph.variable(NDArray::zeros(DType::float32, {3}), "v");
+    const Executable executable = compiled(graph, {{x, {Shape{3}, DType::float32}}}, {x + v});
+    CompileOptions options;
+    options.device = setup().device;
+    const NDArray ones = NDArray::copy_of(std::vector<float>{1, 1, 1}.data(), DType::float32, {3});
+    const objects::Object commands = objects::new_command_buffer(setup().queue);
+    const NDArray result = metal::encode(executable, commands.get(), std::vector{ones})[0];
+    run(graph, {}, {}, {graph.assign(v, v + 5.0F)}, options);
+    objects::commit_and_wait(commands);
+    CHECK(result.at(0) == 1);
 }
 
 TEST_CASE("unsuited buffers are refused with a reason") {

@@ -91,9 +91,10 @@ public:
     // Checks the arrays and compiles for their shapes, without running.
     void prepare(std::span<const NDArray> inputs, std::span<const NDArray> results = {}) const;
     bool is_compiled_for(std::span<const NDArray> inputs, std::span<const NDArray> results = {}) const;
-    // Compiles (when the shapes are new) and runs on the queue. The arrays must not be changed until it is done.
+    // Compiles (when the shapes are new) and runs on the queue, or on the default one of its device. The arrays must
+    // not be changed until it is done.
     Job run_async(std::vector<NDArray> inputs, std::vector<NDArray> results = {},
-                  const Queue& queue = default_queue()) const;
+                  const std::optional<Queue>& queue = std::nullopt) const;
     // The same on a thread of its own, beside everything else.
     Job run_detached(std::vector<NDArray> inputs, std::vector<NDArray> results = {}) const;
     // Adds a run to the command buffer, compiled here if the shapes are new. Gives the arrays that it will fill: their
@@ -106,7 +107,8 @@ public:
     // The types of the results for feeds of these types; compiles for them.
     std::vector<ShapedType> output_types(std::span<const ShapedType> types) const;
 
-    // Of the most recent variant (pattern of shapes). `source` is "loopir" everywhere, "llvm" or "asm" on the CPU, "msl" on Metal.
+    // Of the most recent variant (pattern of shapes). `source` is "loopir" everywhere, "llvm" or "asm" on the CPU,
+    // "msl" on Metal.
     Report report() const;
     std::string source(const std::string& kind = "loopir") const;
     // How many patterns of feed shapes have been compiled.
@@ -151,7 +153,7 @@ TOPSTITCH_API std::vector<NDArray> encode(const Graph& graph, CommandBuffer& com
 // As Executable::run_async, by tensors.
 TOPSTITCH_API Job run_async(const Graph& graph, const Feeds& feeds, const std::vector<Tensor>& targets,
                             const std::vector<Operation>& operations = {}, const CompileOptions& options = {},
-                            const Queue& queue = default_queue());
+                            const std::optional<Queue>& queue = std::nullopt);
 
 // The executable that run() uses for these feeds, targets and operations.
 TOPSTITCH_API Executable find_executable(const Graph& graph, const std::vector<Tensor>& feeds,

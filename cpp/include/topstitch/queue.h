@@ -96,8 +96,8 @@ private:
     std::shared_ptr<void> closer_;
 };
 
-// The queue of runs that name none.
-TOPSTITCH_API const Queue& default_queue();
+// The queue of runs on the device that name none.
+TOPSTITCH_API const Queue& default_queue(const Device& device = {});
 
 // Commands for one queue, committed together: they run one after the other, and when one fails the rest do not run.
 // Graphs and executables are encoded into it by their encode(). Not for several threads at once.
