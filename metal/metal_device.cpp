@@ -55,24 +55,20 @@ public:
 
     void launch(void* const* buffers, const std::int64_t* sizes, const LaunchShape& shape) const override {
         const std::span size_arguments(sizes, narrow_.source.sizes.size());
-        const bool narrow = refusal_.empty() && narrow_.source.fits_narrow(size_arguments);
-        if (waits(size_arguments) || (!narrow && !wide().pipeline)) {
-            shape.stream->wait();
-            fallback().launch(buffers, sizes, shape);
+        if (const Form* form = form_for(size_arguments)) {
+            encode(*form, buffers, size_arguments, static_cast<Stream&>(*shape.stream));
             return;
         }
-        encode(narrow ? narrow_ : wide(), buffers, size_arguments, static_cast<Stream&>(*shape.stream));
+        shape.stream->wait();
+        fallback().launch(buffers, sizes, shape);
     }
     std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const override {
-        const bool here = refusal_.empty() && fits_machine(narrow_.source.launch, sizes);
-        return here ? 0 : fallback().scratch_bytes(sizes);
+        return waits(sizes) ? fallback().scratch_bytes(sizes) : 0;
     }
     double compile_milliseconds() const override {
         return narrow_.pipeline != nullptr ? narrow_.pipeline->compile_milliseconds : fallback().compile_milliseconds();
     }
-    bool waits(std::span<const std::int64_t> sizes) const override {
-        return !refusal_.empty() || !fits_machine(narrow_.source.launch, sizes);
-    }
+    bool waits(std::span<const std::int64_t> sizes) const override { return form_for(sizes) == nullptr; }
     std::string remark() const override {
         return refusal_.empty() ? "" : concat("runs on the CPU, in the same memory: ", refusal_);
     }
@@ -148,6 +144,13 @@ private:
         stream.dispatch({quotient_up(x, threads.x), quotient_up(y, threads.y)}, threads);
     }
 
+    // The form for these sizes; null where the GPU has none, and the CPU runs the kernel.
+    const Form* form_for(std::span<const std::int64_t> sizes) const {
+        if (!refusal_.empty() || !fits_machine(narrow_.source.launch, sizes)) return nullptr;
+        if (narrow_.source.fits_narrow(sizes)) return &narrow_;
+        const Form& form = wide();
+        return form.pipeline != nullptr ? &form : nullptr;
+    }
     // Without a pipeline where this GPU cannot run it.
     const Form& wide() const {
         const std::lock_guard lock(mutex_);

@@ -115,11 +115,7 @@ void Stream::leave_to_caller(std::shared_ptr<void> used) {
 }
 
 void Stream::wait() {
-    if (callers_) {
-        throw UserError(
-            "[encode] this executable waits for the GPU while it runs (a while loop, a branch, or a kernel "
-            "that runs on the CPU; its report tells), so it cannot be part of other commands; run it");
-    }
+    internal_check(!callers_, "metal: commands of the caller's cannot be waited for");
     if (open_) commit();
     std::string failure;
     for (GpuCommands& commands : begun_) {

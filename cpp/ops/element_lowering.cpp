@@ -28,6 +28,12 @@ Index row_major_offset(const Shape& shape, const Indices& at) {
     return offset;
 }
 
+loopir::BufferParam buffer_param(std::string name, DType dtype, const Shape& shape, loopir::BufferParam::Role role) {
+    const bool pairs = is_complex(dtype);
+    const Dim size = shape.num_elements();
+    return {std::move(name), pairs ? DType::float32 : dtype, role, pairs ? size * 2 : size};
+}
+
 Value load_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset, loopir::ValueId guard) {
     if (!is_complex(dtype)) return Value{builder.load(buffer, offset, guard)};
     const Index pair = offset * 2;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "graph/op_def.h"
@@ -29,6 +30,8 @@ private:
 // Row-major offset in elements of `at` in a contiguous array of `shape`.
 Index row_major_offset(const Shape& shape, const Indices& at);
 
+// A buffer for a tensor: complex64 is two float32 for each element.
+loopir::BufferParam buffer_param(std::string name, DType dtype, const Shape& shape, loopir::BufferParam::Role role);
 // Loads element `offset` of `buffer` of dtype `dtype` (complex64: two float32 at 2*offset), widened to its compute
 // type.
 Value load_element(loopir::Builder& builder, int buffer, DType dtype, const Index& offset,

@@ -34,12 +34,6 @@ Sizes known_sizes(const Call& call, std::size_t output) {
 }
 
 // The memory of an array as the loop IR sees it: complex64 is pairs of float32.
-loopir::BufferParam buffer_param(std::string name, DType dtype, const Shape& shape, loopir::BufferParam::Role role) {
-    const bool pairs = is_complex(dtype);
-    const Dim size = shape.num_elements();
-    return {std::move(name), pairs ? DType::float32 : dtype, role, pairs ? size * 2 : size};
-}
-
 Indices open_loops(loopir::Builder& builder, const char* prefix, const std::vector<Dim>& extents) {
     Indices at;
     for (const Dim& extent : extents) at.push_back(builder.begin_loop(concat(prefix, at.size()), extent));

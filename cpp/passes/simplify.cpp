@@ -32,8 +32,7 @@ bool moves_nothing(const Candidate& c) {
     const NodeView node(c.graph, c.node);
     const auto& [dtype, shape] = c.out_type();
     loopir::Builder builder;
-    const int buffer = builder.add_buffer(
-        {"x", is_complex(dtype) ? DType::float32 : dtype, loopir::BufferParam::Role::input, shape.num_elements() * 2});
+    const int buffer = builder.add_buffer(buffer_param("x", dtype, shape, loopir::BufferParam::Role::input));
     Indices at;
     for (const Dim& extent : shape.dims()) at.push_back(extent == Dim(1) ? Index(0) : builder.begin_loop("i", extent));
     const auto load = [&](int, const Indices& from, loopir::ValueId guard) {

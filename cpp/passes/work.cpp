@@ -12,10 +12,8 @@ ElementCost element_cost(const GraphData& graph, const OpNode& node) {
     loopir::Builder builder;
     std::vector<int> buffers;
     for (const TensorType& input : view.inputs) {
-        loopir::BufferParam param;
-        param.dtype = is_complex(input.dtype) ? DType::float32 : input.dtype;
-        param.size = input.shape.num_elements() * Dim(is_complex(input.dtype) ? 2 : 1);
-        buffers.push_back(builder.add_buffer(param));
+        buffers.push_back(
+            builder.add_buffer(buffer_param("", input.dtype, input.shape, loopir::BufferParam::Role::input)));
     }
     FunctionContext context(builder, view.view, [&](int k, const Indices& at, loopir::ValueId guard) {
         const auto slot = static_cast<std::size_t>(k);

@@ -87,10 +87,8 @@ private:
         std::vector<Request> direct;
         std::vector<int> buffers;
         for (const TensorType& input : node_view.inputs) {
-            loopir::BufferParam param;
-            param.dtype = is_complex(input.dtype) ? DType::float32 : input.dtype;
-            param.size = input.shape.num_elements() * Dim(is_complex(input.dtype) ? 2 : 1);
-            buffers.push_back(builder.add_buffer(param));
+            buffers.push_back(
+                builder.add_buffer(buffer_param("", input.dtype, input.shape, loopir::BufferParam::Role::input)));
         }
         FunctionContext context(builder, node_view.view, [&](int k, const Indices& at, loopir::ValueId guard) {
             const auto slot = static_cast<std::size_t>(k);
