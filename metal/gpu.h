@@ -48,9 +48,20 @@ struct Pipeline {
     double compile_milliseconds = 0;
 };
 
+struct CompiledPipeline {
+    Pipeline pipeline;
+    std::string archive;        // the bytes of one that holds it, if it was compiled and could be archived
+    bool from_archive = false;  // it was in the archive given
+};
+
 // Three extents, of a grid or a threadgroup.
 struct Extents {
     std::size_t x = 1, y = 1, z = 1;
+};
+
+struct GpuError {
+    std::string text;
+    bool out_of_memory = false;
 };
 
 // Work that is encoded, then committed once. Not to be shared between threads before it is committed.
@@ -71,13 +82,11 @@ public:
     void set_threadgroup_memory(std::size_t bytes, unsigned index);       // a multiple of 16
     void dispatch_groups(Extents groups, Extents threads_per_group);
 
-    // `done`, if given, is called on a thread of Metal's with the error, or "".
-    void commit(const std::function<void(const std::string& error)>& done = {});
+    void commit();
     // Before it is committed: what was encoded is complete, and `done` is called when the GPU is done with it.
     void end(const std::function<void()>& done);
-    // Waits for what was committed; the error that the GPU reported, or "".
-    std::string finish();
-    double gpu_seconds() const;  // after it is done
+    // Waits for what was committed, and tells what the GPU reported.
+    std::optional<GpuError> finish();
 
 private:
     void end_encoding();
@@ -108,8 +117,12 @@ public:
     // The caller's id<MTLBuffer>, which is retained. UserError when it is another device's, or the host cannot read it.
     GpuBuffer share(void* buffer) const;
 
+    // `archive`: what an earlier call for the same source gave, or empty; null where none is used or made.
     // InternalError with the compiler's words, and the lines that they are about.
-    Pipeline compile(const std::string& source, const std::string& function) const;
+    CompiledPipeline compile(const std::string& source, const std::string& function,
+                             const std::string* archive = nullptr) const;
+    // Which archives can be used: those of the same GPU and system.
+    std::string archive_version() const;
     GpuCommands new_commands() const;
 
 private:

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <sstream>
 
 #include "metal/objc_ptr.h"
 #include "topstitch/error.h"
@@ -22,20 +20,8 @@ id<MTLDevice> device_of(const Handle& handle) {
     return static_cast<id<MTLDevice>>(handle.get());
 }
 
-std::string text_of(NSError* error) {
-    return error ? [[error localizedDescription] UTF8String] : "no reason was given";
-}
-
 MTLSize size_of(Extents extents) {
     return MTLSizeMake(extents.x, extents.y, extents.z);
-}
-
-// The source with its lines numbered, as the compiler counts them.
-std::string numbered(const std::string& source) {
-    std::istringstream lines(source);
-    std::string result, line;
-    for (int number = 1; std::getline(lines, line); ++number) result += concat(number, ": ", line, "\n");
-    return result;
 }
 
 GpuLimits limits_of(id<MTLDevice> device) {
@@ -140,45 +126,6 @@ GpuBuffer Gpu::share(void* buffer) const {
     return {shared, static_cast<std::byte*>(contents), bytes};
 }
 
-Pipeline Gpu::compile(const std::string& source, const std::string& function) const {
-    const auto start = std::chrono::steady_clock::now();
-    Pipeline pipeline;
-    pipeline.name = function;
-    std::string failure;
-    @autoreleasepool {
-        NSError* error = nil;
-        const auto options = adopt([[MTLCompileOptions alloc] init]);
-        // Value-changing mathematics is off, as on the CPU; by the name that systems before macOS 15 have too.
-        [options.get() setFastMathEnabled:NO];
-        const auto library =
-            adopt([device_of(device_) newLibraryWithSource:[NSString stringWithUTF8String:source.c_str()]
-                                                   options:options.get()
-                                                     error:&error]);
-        const auto kernel = adopt([library.get() newFunctionWithName:[NSString stringWithUTF8String:function.c_str()]]);
-        if (!library) {
-            failure = text_of(error);
-        } else if (!kernel) {
-            failure = "the source has no such function";
-        } else {
-            id<MTLComputePipelineState> state = [device_of(device_) newComputePipelineStateWithFunction:kernel.get()
-                                                                                                  error:&error];
-            pipeline.state = Handle::adopt(state);
-            pipeline.max_threads = static_cast<int>([state maxTotalThreadsPerThreadgroup]);
-            pipeline.simd_width = static_cast<int>([state threadExecutionWidth]);
-            pipeline.threadgroup_bytes = static_cast<int>([state staticThreadgroupMemoryLength]);
-            if (!pipeline.state) failure = text_of(error);
-        }
-    }
-    if (!failure.empty()) {
-        throw InternalError(
-            concat("[metal] kernel \"", function, "\" does not compile on \"", limits_.name, "\": ", failure,
-                   "\nThis is a defect of topstitch, please report it with the source:\n", numbered(source)));
-    }
-    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-    pipeline.compile_milliseconds = taken.count();
-    return pipeline;
-}
-
 GpuCommands Gpu::new_commands() const {
     @autoreleasepool {
         return GpuCommands(Handle::share([static_cast<id<MTLCommandQueue>>(queue_.get()) commandBuffer]));
@@ -244,32 +191,23 @@ void GpuCommands::end_encoding() {
     encoder_ = {};
 }
 
-void GpuCommands::commit(const std::function<void(const std::string& error)>& done) {
+void GpuCommands::commit() {
     @autoreleasepool {
         end_encoding();
-        const auto buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
-        if (done) {
-            const std::function<void(const std::string&)> callback = done;  // the block keeps a copy
-            [buffer addCompletedHandler:^(id<MTLCommandBuffer> finished) {
-              callback([finished error] ? text_of([finished error]) : "");
-            }];
-        }
-        [buffer commit];
+        [static_cast<id<MTLCommandBuffer>>(buffer_.get()) commit];
     }
 }
 
-std::string GpuCommands::finish() {
+std::optional<GpuError> GpuCommands::finish() {
     @autoreleasepool {
         const auto buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
         [buffer waitUntilCompleted];
         NSError* error = [buffer error];
-        return error ? text_of(error) : "";
+        if (!error) return std::nullopt;
+        const bool of_command_buffer = [[error domain] isEqualToString:MTLCommandBufferErrorDomain];
+        return GpuError{[[error localizedDescription] UTF8String],
+                        of_command_buffer && [error code] == MTLCommandBufferErrorOutOfMemory};
     }
-}
-
-double GpuCommands::gpu_seconds() const {
-    const auto buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
-    return [buffer GPUEndTime] - [buffer GPUStartTime];
 }
 
 }  // namespace topstitch::metal

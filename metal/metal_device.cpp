@@ -9,6 +9,7 @@
 #include "core/fork_gate.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "metal/shared_event.h"
 #include "metal/stream.h"
 #include "runtime/device.h"
 #include "topstitch/error.h"
@@ -207,22 +208,14 @@ public:
     }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {
         Compiled result;
-        const std::int64_t before = shared_.pipelines->stats().misses;
+        const std::int64_t before = shared_.pipelines->stats().compiled;
         for (const loopir::Kernel& kernel : kernels)
             result.kernels.push_back(std::make_shared<const MetalKernel>(shared_, kernel, options));
-        result.newly_compiled = static_cast<int>(shared_.pipelines->stats().misses - before);
+        result.newly_compiled = static_cast<int>(shared_.pipelines->stats().compiled - before);
         return result;
     }
     int max_threads() const override { return cpu_device().max_threads(); }
-    KernelCacheStats kernel_cache_stats() const override {
-        const CacheStats stats = shared_.pipelines->stats();
-        KernelCacheStats result;
-        result.hits = stats.hits;
-        result.compiled = stats.misses;
-        result.evictions = stats.evictions;
-        result.entries = stats.entries;
-        return result;
-    }
+    KernelCacheStats kernel_cache_stats() const override { return shared_.pipelines->stats(); }
     std::unique_ptr<DeviceStream> new_stream() override {
         check_process();
         return std::make_unique<Stream>(shared_);
@@ -332,7 +325,7 @@ std::pair<void*, std::size_t> place_of(DeviceBackend& device, const Buffer& buff
     return {place->buffer.metal_buffer(), place->offset};
 }
 
-constexpr MetalBackend back_end{&system_device, &device_over_objects, &memory_of, &place_of};
+constexpr MetalBackend back_end{&system_device, &device_over_objects, &memory_of, &place_of, &shared_event};
 [[maybe_unused]] const bool entered = (metal_backend = &back_end, true);
 
 }  // namespace

@@ -117,13 +117,18 @@ void Stream::leave_to_caller(std::shared_ptr<void> used) {
 void Stream::wait() {
     internal_check(!callers_, "metal: commands of the caller's cannot be waited for");
     if (open_) commit();
-    std::string failure;
+    std::optional<GpuError> failure;
     for (GpuCommands& commands : begun_) {
-        const std::string error = commands.finish();
-        if (failure.empty()) failure = error;
+        std::optional<GpuError> error = commands.finish();
+        if (!failure) failure = std::move(error);
     }
     begun_.clear();
-    if (!failure.empty()) throw InternalError(concat("[metal] the GPU reported an error: ", failure));
+    if (!failure) return;
+    if (failure->out_of_memory) {
+        throw MemoryError(concat("[metal] the GPU has not memory enough for this run: ", failure->text,
+                                 "; free arrays, use smaller batches, or run on the device \"cpu\""));
+    }
+    throw InternalError(concat("[metal] the GPU reported an error: ", failure->text));
 }
 
 // What is still open was not to be run any more.

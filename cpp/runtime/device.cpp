@@ -2,6 +2,8 @@
 // Back ends are asked for here, in one list.
 #include "topstitch/device.h"
 
+#include <algorithm>
+
 #include "core/settings.h"
 #include "runtime/device.h"
 #include "topstitch/error.h"
@@ -19,12 +21,16 @@ std::vector<DeviceBackend*> backends() {
     return found;
 }
 
+bool has_name(const DeviceInfo& info, const std::string& name) {
+    return info.name == name || info.type == name;
+}
+
 DeviceBackend& backend_named(const std::string& name, const std::string& asked_by) {
     if (name == "cpu") return cpu_device();  // without looking for others
     std::string known;
     for (DeviceBackend* backend : backends()) {
         const DeviceInfo info = backend->info();
-        if (info.name == name || info.type == name) return *backend;
+        if (has_name(info, name)) return *backend;
         known += concat(known.empty() ? "" : ", ", '"', info.name, '"');
     }
     throw UserError(concat("[Device] there is no device \"", name, "\" here", asked_by, "; there is ", known));
@@ -49,10 +55,14 @@ DeviceInfo Device::info() const {
 }
 
 std::vector<Device> devices() {
-    std::vector<Device> found{Device()};
-    for (DeviceBackend* backend : backends()) {
-        if (backend != &found.front().backend()) found.emplace_back(*backend);
-    }
+    std::vector<DeviceBackend*> all = backends();
+    // A name that no device has is an error of whoever needs the default one, not of this list.
+    const std::string first = setting(Setting::device);
+    std::stable_partition(all.begin(), all.end(), [&](const DeviceBackend* backend) {
+        return has_name(backend->info(), first.empty() ? "cpu" : first);
+    });
+    std::vector<Device> found;
+    for (DeviceBackend* backend : all) found.emplace_back(*backend);
     return found;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "loopir/kernel.h"
+#include "runtime/outside_event.h"
 #include "stitch/schedule.h"
 #include "topstitch/device.h"
 #include "topstitch/error.h"
@@ -101,6 +102,8 @@ struct MetalBackend {
     std::shared_ptr<Buffer> (*memory)(DeviceBackend& device, void* buffer);
     // The id<MTLBuffer> that a pointer into `buffer` is in, and the bytes before it.
     std::pair<void*, std::size_t> (*place)(DeviceBackend& device, const Buffer& buffer, const void* pointer);
+    // Over the caller's id<MTLSharedEvent>.
+    std::shared_ptr<OutsideEvent> (*event)(void* shared_event);
 };
 // Null in programs without it: it enters itself as the program is loaded.
 extern const MetalBackend* metal_backend;

@@ -141,7 +141,16 @@ std::string Executable::explain() const {
 }
 
 CacheStatistics cache_statistics() {
-    return {executable_cache_stats(), program_cache_stats(), cpu_device().kernel_cache_stats(), disk_cache_folder()};
+    KernelCacheStats kernels;
+    for (const Device& device : devices()) {
+        const KernelCacheStats more = device.backend().kernel_cache_stats();
+        kernels.hits += more.hits;
+        kernels.disk_hits += more.disk_hits;
+        kernels.compiled += more.compiled;
+        kernels.evictions += more.evictions;
+        kernels.entries += more.entries;
+    }
+    return {executable_cache_stats(), program_cache_stats(), kernels, disk_cache_folder()};
 }
 
 void clear_caches() {

@@ -124,25 +124,50 @@ bool wait_for_all(const std::vector<Job>& jobs, std::optional<double> seconds) {
 
 Event::Event() : state_(std::make_shared<EventState>()) {}
 
+Event::Event(std::shared_ptr<EventState> state) : state_(std::move(state)) {}
+
 std::uint64_t Event::value() const {
+    const std::uint64_t outside = state_->outside ? state_->outside->value() : 0;
     const std::lock_guard lock(monitor().mutex);
-    return state_->value;
+    return std::max(state_->value, outside);
 }
 
 void Event::signal(std::uint64_t value) const {
+    const std::uint64_t present = this->value();
     {
         const std::lock_guard lock(monitor().mutex);
-        if (value < state_->value) {
-            throw UserError(concat("[Event.signal] the value is ", state_->value, " and cannot go back to ", value,
+        const std::uint64_t least = std::max(present, state_->value);
+        if (value < least) {
+            throw UserError(concat("[Event.signal] the value is ", least, " and cannot go back to ", value,
                                    "; an event only counts up"));
         }
         state_->value = value;
     }
     monitor().changed.notify_all();
+    if (state_->outside) state_->outside->signal(value);
+}
+
+void watch(const std::shared_ptr<EventState>& event, std::uint64_t wanted) {
+    if (!event->outside) return;
+    {
+        const std::lock_guard lock(monitor().mutex);
+        if (event->reached(wanted) || !event->watched.insert(wanted).second) return;
+    }
+    event->outside->notify(wanted, [weak = std::weak_ptr(event), wanted] {
+        const std::shared_ptr<EventState> reached = weak.lock();
+        if (!reached) return;
+        {
+            const std::lock_guard lock(monitor().mutex);
+            reached->value = std::max(reached->value, wanted);
+            reached->watched.erase(wanted);
+        }
+        monitor().changed.notify_all();
+    });
 }
 
 bool Event::wait(std::uint64_t value, std::optional<double> seconds) const {
     const Deadline deadline = deadline_after(seconds);
+    watch(state_, value);
     std::unique_lock lock(monitor().mutex);
     const bool told = wait_until(lock, deadline, [&] { return state_->reached(value) || state_->hopeless(value); });
     if (state_->value >= value) return true;

@@ -6,6 +6,7 @@
 
 #include "runtime/device.h"
 #include "runtime/executable_impl.h"
+#include "runtime/submission.h"
 #include "topstitch/error.h"
 
 namespace topstitch::metal {
@@ -65,6 +66,14 @@ std::vector<NDArray> encode(const Executable& executable, void* command_buffer, 
             "that it would have to be copied before the commands that fill it have run; pass another array");
     }
     return *ExecutableImpl::execute(prepared, inputs, results, control);
+}
+
+Event event(void* mtl_shared_event) {
+    const MetalBackend& metal = back_end();
+    require_object(mtl_shared_event, "shared event");
+    auto state = std::make_shared<EventState>();
+    state->outside = metal.event(mtl_shared_event);
+    return Event(std::move(state));
 }
 
 }  // namespace topstitch::metal

@@ -45,6 +45,7 @@ void throw_if_cancelled(const Submission& submission) {
 }
 
 void wait_for_event(const Submission& submission, const Command& command) {
+    watch(command.event, command.value);
     std::unique_lock lock(monitor().mutex);
     const EventState& event = *command.event;
     wait_until(lock, std::nullopt,
@@ -62,6 +63,7 @@ void signal(const Command& command) {
         event.pending.erase(event.pending.find(command.value));
     }
     monitor().changed.notify_all();
+    if (command.event->outside) command.event->outside->signal(command.value);
 }
 
 }  // namespace

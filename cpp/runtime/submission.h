@@ -14,15 +14,18 @@
 #include <vector>
 
 #include "core/fork_gate.h"
+#include "runtime/outside_event.h"
 #include "topstitch/queue.h"
 
 namespace topstitch {
 
 struct EventState {
-    std::uint64_t value = 0;
+    std::uint64_t value = 0;               // known so far, where `outside` has the value
     std::multiset<std::uint64_t> pending;  // what committed work will signal
     std::uint64_t failed_value = 0;        // of what failed to be signalled
     std::string failure;                   // why
+    std::shared_ptr<OutsideEvent> outside;
+    std::set<std::uint64_t> watched;  // values that `outside` will tell
 
     bool reached(std::uint64_t wanted) const { return value >= wanted; }
     // Nothing that is committed will get there.
@@ -30,6 +33,10 @@ struct EventState {
         return failed_value >= wanted && pending.lower_bound(wanted) == pending.end();
     }
 };
+
+// Before waiting, and while not holding the monitor: the value outside, if there is one, becomes known here as soon as
+// it reaches `wanted`.
+void watch(const std::shared_ptr<EventState>& event, std::uint64_t wanted);
 
 struct Submission;
 

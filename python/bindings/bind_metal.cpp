@@ -32,6 +32,7 @@ void bind_metal(py::module_& m) {
         const auto [buffer, offset] = metal::buffer(device, array);
         return std::pair(reinterpret_cast<std::uintptr_t>(buffer), offset);
     });
+    m.def("metal_event", [](std::uintptr_t event) { return metal::event(object_at(event)); });
 }
 
 }  // namespace topstitch::bindings

@@ -1,4 +1,4 @@
-"""Graphs in a Metal workflow of your own: your device, command queue, buffers and command buffers.
+"""Graphs in a Metal workflow of your own: your device, command queue, buffers, command buffers and events.
 
 Objects of Metal are those of PyObjC (`import Metal`), or their addresses as integers. Everything here raises
 UnsupportedError in a build without Metal, and UserError (a ValueError) with the reason for what cannot be used.
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
-from ._core import Device, DType, DTypeError, Executable, NDArray, float32
+from ._core import Device, DType, DTypeError, Event, Executable, NDArray, float32
 from ._types import ArrayLike, DTypeLike
 
-__all__ = ["array", "buffer", "device", "encode"]
+__all__ = ["array", "buffer", "device", "encode", "event"]
 
 
 def _address(value: Any, name: str) -> int:
@@ -56,6 +56,14 @@ def buffer(array: NDArray, *, device: Device | str = "metal") -> tuple[int, int]
     of runs on the device lie in buffers; arrays of the host do not.
     """
     return _core.metal_buffer(_device(device), array)
+
+
+def event(mtl_shared_event: Any) -> Event:
+    """The Event over an MTLSharedEvent: queues wait for what your Metal commands signal, and the other way round.
+
+    The host waits for values and signals them; all Events over the same object agree. The object is retained.
+    """
+    return _core.metal_event(_address(mtl_shared_event, "mtl_shared_event"))
 
 
 def encode(executable: Executable, command_buffer: Any, *inputs: ArrayLike) -> Any:

@@ -12,6 +12,10 @@ Object adopt(id object) {
     return Object(static_cast<void*>(object), [](void* released) { [static_cast<id>(released) release]; });
 }
 
+id<MTLSharedEvent> event_of(const Object& event) {
+    return static_cast<id<MTLSharedEvent>>(event.get());
+}
+
 id<MTLCommandBuffer> commands_of(const Object& command_buffer) {
     return static_cast<id<MTLCommandBuffer>>(command_buffer.get());
 }
@@ -48,6 +52,26 @@ void fill(const Object& command_buffer, const Object& buffer, unsigned char valu
         [encoder fillBuffer:target range:NSMakeRange(0, [target length]) value:value];
         [encoder endEncoding];
     }
+}
+
+Object new_event(const Object& device) {
+    return adopt([static_cast<id<MTLDevice>>(device.get()) newSharedEvent]);
+}
+
+std::uint64_t value_of(const Object& event) {
+    return [event_of(event) signaledValue];
+}
+
+void set_value(const Object& event, std::uint64_t value) {
+    [event_of(event) setSignaledValue:value];
+}
+
+void encode_wait(const Object& command_buffer, const Object& event, std::uint64_t value) {
+    [commands_of(command_buffer) encodeWaitForEvent:event_of(event) value:value];
+}
+
+void encode_signal(const Object& command_buffer, const Object& event, std::uint64_t value) {
+    [commands_of(command_buffer) encodeSignalEvent:event_of(event) value:value];
 }
 
 void commit(const Object& command_buffer) {

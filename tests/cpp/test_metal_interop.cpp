@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "metal_objects.h"
+#include "metal_sim/control.h"
 #include "settled.h"
 #include "topstitch/control.h"
 #include "topstitch/error.h"
@@ -206,6 +207,66 @@ TEST_CASE("devices over one GPU share its memory") {
     const NDArray result = metal::encode(executable, commands.get(), std::vector{in})[0];
     objects::commit_and_wait(commands);
     CHECK(result.at(99) == 0);  // what the commands before it wrote, no copy
+}
+
+TEST_CASE("queues wait for the caller's commands through a shared event, and the other way round") {
+    const std::map<std::string, std::int64_t> before = metal_sim_test::settled_objects();
+    {
+        const objects::Object shared = objects::new_event(setup().mtl_device);
+        const Event event = metal::event(shared.get());
+        const objects::Object buffer = objects::new_buffer(setup().mtl_device, 16);
+        const objects::Object result = objects::new_buffer(setup().mtl_device, 16);
+        const NDArray in = metal::array(setup().device, buffer.get(), DType::float32, {4});
+        const NDArray out = metal::array(setup().device, result.get(), DType::float32, {4});
+        CHECK(event.value() == 0);
+        CHECK(!event.wait(1, 0.01));
+
+        // Ours waits for 1, theirs gives it; theirs waits for 2, ours gives it; then theirs gives 3.
+        const Queue queue(setup().device);
+        CommandBuffer ours(queue);
+        ours.wait_for(event, 1);
+        doubling().encode(ours, {in}, {out});
+        ours.signal(event, 2);
+        const Job job = ours.commit();
+        CHECK(!job.wait(0.01));
+        const objects::Object theirs = objects::new_command_buffer(setup().queue);
+        objects::fill(theirs, buffer, 0);  // zeros
+        objects::encode_signal(theirs, shared, 1);
+        objects::encode_wait(theirs, shared, 2);
+        objects::encode_signal(theirs, shared, 3);
+        objects::commit(theirs);
+        CHECK(job.wait(30.0));
+        CHECK(job.error() == nullptr);
+        CHECK(event.wait(3, 30.0));
+        CHECK(objects::value_of(shared) == 3);
+        CHECK(static_cast<float*>(objects::contents(result))[3] == 1);  // 2 * 0 + 1
+
+        // The host, and a second event over the same object.
+        const Event same = metal::event(shared.get());
+        CHECK(same.value() == 3);
+        CHECK(contains(message_of([&] { same.signal(2); }), "the value is 3 and cannot go back to 2"));
+        same.signal(5);
+        CHECK(objects::value_of(shared) == 5);
+        CHECK(event.wait(5, 30.0));
+        CHECK(event.value() == 5);
+        objects::set_value(shared, 9);
+        CHECK(event.value() == 9);
+        CHECK(event.wait(8, 30.0));
+        CHECK(!event.wait(10, 0.0));  // asked for, and never reached
+        CHECK(contains(message_of([] { metal::event(nullptr); }), "[metal] the shared event is null"));
+    }
+    CHECK(metal_sim_test::settled_objects() == before);
+}
+
+TEST_CASE("memory that the GPU cannot have is a MemoryError, and the next run goes on") {
+    const std::vector<float> values{1, 2, 3};
+    const NDArray in = NDArray::copy_of(values.data(), DType::float32, {3});
+    const Executable executable = doubling();
+    metal_sim::settings().out_of_memory = true;
+    CHECK_THROWS_WITH_AS(executable.run(std::vector{in}), doctest::Contains("[metal] the GPU has not memory enough"),
+                         MemoryError);
+    metal_sim::settings().out_of_memory = false;
+    CHECK(executable.run(std::vector{in})[0].at(2) == 7);
 }
 
 TEST_CASE("variables are read as they are when the run is encoded") {

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import topstitch as ts
+from execution_helpers import run_child
 from op_cases import CASES, Case, make_input
 from oracle import assert_matches
 from test_ops_forward import build, reference, seed_of
@@ -254,6 +255,25 @@ def test_a_program_without_loops_is_one_thread() -> None:
     assert values == [1, 3, 7, 15]
 
 
+def test_pipelines_lie_on_disk(tmp_path: Path) -> None:
+    code = """
+graph = ts.Graph()
+x = graph.placeholder((-1,))
+for k in range(3):
+    y = graph.run({x: np.arange(4, dtype=np.float32)}, x * (k + 2.5), device="metal")
+    assert y.tolist() == [j * (k + 2.5) for j in range(4)]
+kernels = ts.cache_statistics()["kernels"]
+print(kernels["compiled"], kernels["disk_hits"])
+"""
+    prelude = "import numpy as np, topstitch as ts\n"
+    assert run_child(code, prelude=prelude, TOPSTITCH_CACHE_DIR=str(tmp_path / "cache")).split() == ["3", "0"]
+    assert run_child(code, prelude=prelude, TOPSTITCH_CACHE_DIR=str(tmp_path / "cache")).split() == ["0", "3"]
+    for path in (tmp_path / "cache").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-1])
+    assert run_child(code, prelude=prelude, TOPSTITCH_CACHE_DIR=str(tmp_path / "cache")).split() == ["3", "0"]
+
+
 def test_buffers_of_results() -> None:
     graph, x, y = linear_gelu()
     result = run(graph, {x: np.ones((3, 24), np.float32)}, y)
@@ -266,6 +286,10 @@ def test_buffers_of_results() -> None:
         ts.metal.array(address, (3, 17))
     with pytest.raises(ts.DTypeError, match="must be an object of PyObjC or the address of one, not str"):
         ts.metal.array("buffer", (3,))
+    with pytest.raises(ts.DTypeError, match="mtl_shared_event must be an object of PyObjC"):
+        ts.metal.event("event")
+    with pytest.raises(ts.UserError, match="the shared event is null"):
+        ts.metal.event(0)
     with pytest.raises(ts.UserError, match="does not lie in a buffer of this device"):
         ts.metal.buffer(ts.NDArray([1.0, 2.0]))
 

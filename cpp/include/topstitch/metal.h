@@ -11,6 +11,7 @@
 #include "topstitch/executable.h"
 #include "topstitch/export.h"
 #include "topstitch/ndarray.h"
+#include "topstitch/queue.h"
 
 namespace topstitch::metal {
 
@@ -34,5 +35,9 @@ TOPSTITCH_API std::pair<void*, std::size_t> buffer(const Device& device, const N
 // executables that wait for the GPU (while loops, branches, kernels on the CPU) or change variables.
 TOPSTITCH_API std::vector<NDArray> encode(const Executable& executable, void* command_buffer,
                                           std::span<const NDArray> inputs, std::span<const NDArray> results = {});
+
+// The event over an id<MTLSharedEvent>, which is retained: queues wait for what the caller's commands signal, and the
+// other way round. Its values are signalled and waited for by the host; all events over the same object agree.
+TOPSTITCH_API Event event(void* mtl_shared_event);
 
 }  // namespace topstitch::metal

@@ -27,6 +27,7 @@ TOPSTITCH_API const char* name_of(JobStatus status);
 class TOPSTITCH_API Event {
 public:
     Event();
+    explicit Event(std::shared_ptr<EventState> state);
     std::uint64_t value() const;
     // UserError when `value` is below the present one.
     void signal(std::uint64_t value) const;

@@ -231,8 +231,9 @@ void call_handlers(std::vector<MTLCommandBufferHandler>& handlers, id<MTLCommand
     call_handlers(_state->scheduled, self);
     const double start = now();
     std::optional<GridError> error;
+    if (settings().out_of_memory) error = GridError{GridFailure::out_of_memory, "Insufficient Memory"};
     for (const Command& command : _state->commands) {
-        if ((error = command())) break;
+        if (error || (error = command())) break;
     }
     if (error) {
         for (const Command& signal : _state->signals) signal();

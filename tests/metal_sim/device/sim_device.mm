@@ -2,6 +2,7 @@
 // See MTLDevice.h.
 #include <cstring>
 
+#import "device/sim_archive.h"
 #import "device/sim_buffer.h"
 #import "device/sim_command_buffer.h"
 #import "device/sim_event.h"
@@ -170,15 +171,21 @@ id<MTLDevice> shared_device() {
                                                                error:(NSError**)error {
     const char* call = "-[MTLDevice newComputePipelineStateWithDescriptor:options:reflection:error:]";
     require([descriptor computeFunction] != nil, call, "the descriptor or its function is nil");
-    require(options == MTLPipelineOptionNone && reflection == NULL, call, "options and reflection are not simulated");
+    const bool from_archive = options == MTLPipelineOptionFailOnBinaryArchiveMiss;
+    require((from_archive || options == MTLPipelineOptionNone) && reflection == NULL, call,
+            "reflection and options other than FailOnBinaryArchiveMiss are not simulated");
     require([descriptor maxTotalThreadsPerThreadgroup] <= max_threads_per_threadgroup, call,
             "maxTotalThreadsPerThreadgroup is more than 1024");
+    if (from_archive && !is_archived(descriptor)) {
+        set_error(error, MTLBinaryArchiveDomain, MTLBinaryArchiveErrorNone,
+                  "no archive has the pipeline of '" + text([[descriptor computeFunction] name]) + "'");
+        return nil;
+    }
     return [SimPipeline newPipelineWithDescriptor:descriptor error:error];
 }
 - (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor error:(NSError**)error {
     require(descriptor != nil, "-[MTLDevice newBinaryArchiveWithDescriptor:error:]", "the descriptor is nil");
-    set_error(error, MTLBinaryArchiveDomain, MTLBinaryArchiveErrorInternalError, "binary archives are not simulated");
-    return nil;
+    return [SimArchive newArchiveWithURL:[descriptor url] error:error];
 }
 
 // Events

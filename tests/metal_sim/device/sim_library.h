@@ -34,6 +34,7 @@ struct ConstantValues {
 - (id)initWithLibrary:(const std::shared_ptr<const metal_sim::msl::Library>&)library
                kernel:(const metal_sim::msl::KernelInfo*)kernel;
 - (const metal_sim::msl::KernelInfo&)kernel;
+- (std::string)identity;  // the same for the same code, in each process
 @end
 
 @interface MTLFunctionConstantValues (Simulation)

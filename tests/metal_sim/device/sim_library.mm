@@ -269,6 +269,9 @@ bool match_constants(const msl::Library& library, const ConstantValues& values, 
 - (const msl::KernelInfo&)kernel {
     return *_kernel;
 }
+- (std::string)identity {
+    return (*_library)->identity + ' ' + _kernel->name;
+}
 - (MTLFunctionType)functionType {
     return MTLFunctionTypeKernel;
 }

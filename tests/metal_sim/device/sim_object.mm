@@ -68,6 +68,8 @@ NSInteger command_buffer_error(GridFailure failure) {
             return MTLCommandBufferErrorPageFault;
         case GridFailure::timeout:
             return MTLCommandBufferErrorTimeout;
+        case GridFailure::out_of_memory:
+            return MTLCommandBufferErrorOutOfMemory;
         case GridFailure::divergence:
         case GridFailure::out_of_bounds:
         case GridFailure::arithmetic:

@@ -36,7 +36,7 @@ struct GridJob {
     std::vector<BoundBuffer> buffers;
 };
 
-enum class GridFailure { divergence, out_of_bounds, page_fault, arithmetic, timeout };
+enum class GridFailure { divergence, out_of_bounds, page_fault, arithmetic, timeout, out_of_memory };
 
 struct GridError {
     GridFailure kind;

@@ -112,6 +112,7 @@ CompileResult compile(const CompileRequest& request) noexcept {
         if (!cached) workplace.build(translate(workplace.preprocess(request), request), request);
         const auto library = load(workplace.shared_object());
         library->from_cache = cached;
+        library->identity = workplace.shared_object();
         return {library, ""};
     } catch (const std::exception& error) { return {nullptr, error.what()}; }
 }

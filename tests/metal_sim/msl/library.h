@@ -42,6 +42,7 @@ struct Library {
     std::vector<KernelInfo> kernels;
     std::vector<ConstantInfo> constants;
     bool from_cache = false;
+    std::string identity;  // the same for the same source and options, in each process
 
     const KernelInfo* find(const std::string& name) const;
 };

@@ -2,6 +2,7 @@
 // What fails says so through NSError, as on a device.
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 
 #import "harness.h"
 
@@ -171,10 +172,52 @@ TEST_CASE("pipelines know the limits of their kernels") {
         CHECK([[state.get() label] isEqualToString:@"few"]);
         const Buffer x = new_buffer(400);
         CHECK(contains(misuse_of([&] { run(state, {x}, 100, 100); }), "promised a multiple of 32"));
-        const auto archive = adopt([[MTLBinaryArchiveDescriptor alloc] init]);
-        CHECK([device() newBinaryArchiveWithDescriptor:archive.get() error:&error] == nil);
-        CHECK([[error domain] isEqualToString:MTLBinaryArchiveDomain]);
     }
+}
+
+TEST_CASE("binary archives hold pipelines in a file; what is none, and a pipeline that is not there, are errors") {
+    namespace fs = std::filesystem;
+    const fs::path path = fs::temp_directory_path() /
+                          ("metal_sim_archive_" + std::to_string([[NSProcessInfo processInfo] processIdentifier]));
+    @autoreleasepool {
+        std::string message;
+        const Library library = compile("kernel void one(device int *x [[buffer(0)]]) { x[0] = 1; }\n"
+                                        "kernel void two(device int *x [[buffer(0)]]) { x[0] = 2; }",
+                                        message);
+        const auto descriptor = adopt([[MTLComputePipelineDescriptor alloc] init]);
+        const auto one = adopt([library.get() newFunctionWithName:@"one"]);
+        const auto two = adopt([library.get() newFunctionWithName:@"two"]);
+        [descriptor.get() setComputeFunction:one.get()];
+        const auto pipeline_in = [&](id<MTLBinaryArchive> archive, NSError** error) {
+            [descriptor.get() setBinaryArchives:[NSArray arrayWithObject:archive]];
+            return adopt([device() newComputePipelineStateWithDescriptor:descriptor.get()
+                                                                 options:MTLPipelineOptionFailOnBinaryArchiveMiss
+                                                              reflection:NULL
+                                                                   error:error]);
+        };
+        NSError* error = nil;
+        NSURL* url = [NSURL fileURLWithPath:[NSString stringWithUTF8String:path.c_str()]];
+        const auto at = adopt([[MTLBinaryArchiveDescriptor alloc] init]);
+        const auto written = adopt([device() newBinaryArchiveWithDescriptor:at.get() error:&error]);
+        CHECK(!pipeline_in(written.get(), &error));
+        CHECK(contains([[error localizedDescription] UTF8String], "no archive has the pipeline of 'one'"));
+        CHECK([written.get() addComputePipelineFunctionsWithDescriptor:descriptor.get() error:&error]);
+        CHECK([written.get() serializeToURL:url error:&error]);
+        [at.get() setUrl:url];
+        const auto read = adopt([device() newBinaryArchiveWithDescriptor:at.get() error:&error]);
+        REQUIRE(bool(read));
+        CHECK(bool(pipeline_in(read.get(), &error)));
+        [descriptor.get() setComputeFunction:two.get()];
+        CHECK(!pipeline_in(read.get(), &error));
+        std::ofstream(path) << "something else";
+        CHECK([device() newBinaryArchiveWithDescriptor:at.get() error:&error] == nil);
+        CHECK([[error domain] isEqualToString:MTLBinaryArchiveDomain]);
+        CHECK([error code] == MTLBinaryArchiveErrorInvalidFile);
+        [at.get() setUrl:[NSURL fileURLWithPath:@"/no/such/folder/archive"]];
+        CHECK([device() newBinaryArchiveWithDescriptor:at.get() error:&error] == nil);
+        CHECK(![written.get() serializeToURL:[at.get() url] error:&error]);
+    }
+    fs::remove(path);
 }
 
 TEST_CASE("compiled libraries are found on disk; a missing compiler is an error") {

@@ -1,5 +1,5 @@
-// Archives of compiled pipelines. The simulation has none: making one fails with MTLBinaryArchiveErrorInternalError,
-// as it may on a real device, so that a back end's way round is tested.
+// Archives of compiled pipelines, which lie in files.
+// See Metal.h.
 #pragma once
 
 #import <Metal/MTLComputePipeline.h>

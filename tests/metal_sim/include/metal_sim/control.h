@@ -24,6 +24,7 @@ struct Settings {
     std::uint64_t memory_bytes = std::uint64_t{16} << 30;  // METAL_SIM_MEMORY_MB: of all buffers together
     std::string compiler;                                  // METAL_SIM_COMPILER: a clang++ of at least version 19
     std::string cache_folder;                              // METAL_SIM_CACHE: of compiled libraries
+    bool out_of_memory = false;  // command buffers end as if the system could not make their memory resident
 };
 
 // Changes count for what is created or dispatched afterwards, and must not race with that.
