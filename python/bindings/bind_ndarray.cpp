@@ -2,9 +2,13 @@
 // What it does not define itself it looks up on a NumPy view of the same memory.
 #include "bind_ndarray.h"
 
+#include <pybind11/complex.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+
+#include <complex>
+#include <cstring>
 
 #include "bind.h"
 #include "gil.h"
@@ -141,8 +145,49 @@ NDArray transpose(const NDArray& array, const py::args& axes) {
     return array.transpose(permutation);
 }
 
+template <typename T>
+T read(const void* element) {
+    T value;
+    std::memcpy(&value, element, sizeof value);
+    return value;
+}
+
+// The only element. Without NumPy, whose import takes longer than many a program that reads a loss.
+py::object number_of(const NDArray& array) {
+    const void* element = array.data();
+    switch (array.dtype()) {
+        case DType::boolean:
+            return py::bool_(read<std::uint8_t>(element) != 0);
+        case DType::int8:
+            return py::int_(read<std::int8_t>(element));
+        case DType::int16:
+            return py::int_(read<std::int16_t>(element));
+        case DType::int32:
+            return py::int_(read<std::int32_t>(element));
+        case DType::int64:
+            return py::int_(read<std::int64_t>(element));
+        case DType::uint8:
+            return py::int_(read<std::uint8_t>(element));
+        case DType::uint16:
+            return py::int_(read<std::uint16_t>(element));
+        case DType::uint32:
+            return py::int_(read<std::uint32_t>(element));
+        case DType::uint64:
+            return py::int_(read<std::uint64_t>(element));
+        case DType::float16:
+        case DType::bfloat16:
+        case DType::float32:
+        case DType::float64:
+            return py::float_(array.at(0));
+        case DType::complex64:
+            return py::cast(read<std::complex<float>>(element));
+    }
+    throw InternalError("item: unknown dtype");
+}
+
 // A Python number; bfloat16 has no Python counterpart and goes through float32.
 py::object item(py::object self, const py::args& args) {
+    if (args.empty() && array_of(self).size() == 1) return number_of(array_of(self));
     py::object view = numpy_of(self);
     if (array_of(self).dtype() == DType::bfloat16) view = view.attr("astype")("float32");
     return view.attr("item")(*args);

@@ -9,7 +9,6 @@ from . import _core as _core
 from . import _jobs as _jobs
 from . import _ops as _ops
 from . import _tensor as _tensor
-from . import layers as layers
 from ._control import for_loop, if_else, scan, while_loop
 from ._core import (
     CommandBuffer,
@@ -61,7 +60,7 @@ from ._core import (
 from ._ops import __all__ as _op_names
 
 if TYPE_CHECKING:
-    from . import metal
+    from . import layers, metal
     from ._buffers import from_buffer
     from ._core import CancelledError
     from ._ops import *  # noqa: F403
@@ -77,7 +76,7 @@ __all__ = [
     "float16", "bfloat16", "float32", "float64", "complex64",
     "TopstitchError", "UserError", "DTypeError", "UnsupportedError", "OutOfMemoryError", "FileError",
     "InternalError", "CancelledError", "save_arrays", "load_arrays",
-    "metal", "num_threads", "set_num_threads", "__version__",
+    "layers", "metal", "num_threads", "set_num_threads", "__version__",
 ]  # fmt: skip
 __all__ += _op_names
 
@@ -92,10 +91,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(_ops, name)
     elif name == "CancelledError":
         value = _core.CancelledError
-    elif name == "metal":
+    elif name in ("layers", "metal"):
         import importlib
 
-        value = importlib.import_module(".metal", __name__)
+        value = importlib.import_module(f".{name}", __name__)
     elif name == "from_buffer":
         from ._buffers import from_buffer as value
     elif name == "ImageBatch":

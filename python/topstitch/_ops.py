@@ -6,14 +6,14 @@ Each takes tensors (arrays and numbers become constants), attributes by keyword 
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 
-_MISSING = inspect.Parameter.empty
+if TYPE_CHECKING:
+    import inspect
 
 
 def _python_name(attribute: str) -> str:
@@ -53,6 +53,8 @@ def _docstring(op: dict[str, Any]) -> str:
 
 def _signature(op: dict[str, Any]) -> inspect.Signature:
     """Tensors, then required attributes, then optional tensors and attributes, then the name."""
+    import inspect  # takes longer to import than what uses no function needs
+
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     required = [inspect.Parameter(arg["name"], kind) for arg in op["args"] if not arg["optional"]]
     required += [inspect.Parameter(_python_name(a["name"]), kind) for a in op["attributes"] if a["required"]]
@@ -92,7 +94,7 @@ def _fill_in(op_name: str, inputs: list[Any], graph: _core.Graph | None) -> None
 def _make(op: dict[str, Any]) -> Callable[..., Any]:
     op_name: str = op["name"]
     signature = _signature(op)
-    parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
     takes_graph = "graph" in signature.parameters
     position = {parameter.name: k for k, parameter in enumerate(parameters)}
     defaults = [parameter.default for parameter in parameters]
@@ -113,7 +115,7 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
                 raise TypeError(f"{op_name}() got {keyword!r} twice: {signature}")
             values[k] = value
         for k, value in enumerate(values):
-            if value is _MISSING:
+            if value is signature.empty:
                 raise TypeError(f"{op_name}() misses {parameters[k].name!r}: {signature}")
         inputs: list[Any] = []
         for k, variadic, optional in arguments:

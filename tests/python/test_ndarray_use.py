@@ -218,6 +218,26 @@ def test_scalars():
         hash(many)
 
 
+@pytest.mark.parametrize("dtype", [*"?bhilBHILefdF", "bfloat16"])
+def test_items_are_python_numbers(dtype):
+    dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    kind = np.dtype(dtype).kind
+    values = [0, 1]
+    if kind in "iu":
+        values += [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    elif kind != "b":
+        limits = ml_dtypes.finfo(dtype)
+        values += [-2.75, float(limits.max), float(limits.smallest_subnormal), -np.inf, np.nan]
+    if kind == "c":
+        values += [1.5 - 2.5j]
+    for value in values:
+        array = np.array([value], dtype)
+        wanted = array.astype(np.float32).item() if dtype is ml_dtypes.bfloat16 else array.item()
+        for got in (ts.NDArray(array).item(), ts.NDArray(np.array([3, value], dtype))[::-1][0].item()):
+            assert type(got) is type(wanted)
+            assert got == wanted or (got != got and wanted != wanted)
+
+
 def test_sequences():
     nd = ts.NDArray([[1, 2], [3, 4], [5, 6]])
     assert len(nd) == 3

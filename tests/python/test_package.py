@@ -63,11 +63,12 @@ graph = ts.Graph()
 x = graph.placeholder((-1, 2), dtype="float32")
 y = ts.maximum(x @ arrays["w"] * 3.0 + 1, 2) - True
 (result,) = graph.run({{x: arrays["x"]}}, [y])
-print(result.shape, "numpy" in sys.modules)
+(total,) = graph.run({{x: arrays["x"]}}, [ts.sum(y)])
+print(result.shape, float(total), total.item(), bool(total), "numpy" in sys.modules)
 print(float(result[0, 1]), result.tolist())
 """
     lines = run(sys.executable, "-c", program).splitlines()
-    assert lines == ["(1, 2) False", "3.0 [[3.0, 3.0]]"]
+    assert lines == ["(1, 2) 6.0 6.0 True False", "3.0 [[3.0, 3.0]]"]
 
 
 def test_package_is_typed() -> None:
