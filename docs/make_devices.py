@@ -6,12 +6,12 @@ nothing; it fails when the page differs from what would be written.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
+from generated_page import write_or_check
 
 import topstitch as ts
 from topstitch import _core
@@ -60,19 +60,13 @@ def tables() -> str:
     return "\n".join(lines)
 
 
+def page() -> str:
+    text = PAGE.read_text(encoding="utf-8")
+    return text[: text.index(MARK)] + tables()
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is stale")
-    check = parser.parse_args().check
-    page = PAGE.read_text(encoding="utf-8")
-    text = page[: page.index(MARK)] + tables()
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if page == text:
-        return 0
-    print(f"{PAGE.name} is stale: run python docs/make_devices.py with a Metal device", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page, __doc__, "python docs/make_devices.py with a Metal device")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ differs from what would be written.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from generated_page import write_or_check
 
 import topstitch as ts
 
@@ -77,18 +77,12 @@ def section(make: Callable[[], Graph]) -> str:
     )
 
 
+def page() -> str:
+    return "\n".join([INTRODUCTION, *map(section, (gelu, softmax, linear_gelu, convolution))])
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is stale")
-    check = parser.parse_args().check
-    text = "\n".join([INTRODUCTION, *map(section, (gelu, softmax, linear_gelu, convolution))])
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE.name} is stale: run python docs/make_metal_kernels.py with a Metal device", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page, __doc__, "python docs/make_metal_kernels.py with a Metal device")
 
 
 if __name__ == "__main__":

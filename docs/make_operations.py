@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import itertools
 import re
@@ -14,6 +13,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from generated_page import write_or_check
 
 import topstitch as ts
 from topstitch import _core
@@ -261,17 +262,7 @@ def page() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is stale")
-    check = parser.parse_args().check
-    text = page()
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE.name} is stale: run python docs/make_operations.py", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page, __doc__, "python docs/make_operations.py")
 
 
 if __name__ == "__main__":
