@@ -21,10 +21,11 @@ def name_of(size: tuple[int, int, int]) -> str:
 
 
 def operands(size: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The factors, and a bias."""
+    """The factors, and a bias, of the sizes that layers have: the results' variance is about that of the rows."""
     m, k, n = size
     rng = np.random.default_rng(0)
-    return tuple(rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n), (n,)))
+    rows, columns, bias = (rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n), (n,)))
+    return rows, columns / np.float32(np.sqrt(k)), bias
 
 
 def topstitch_rows() -> Iterator[tuple[str, dict[str, common.Case]]]:

@@ -83,6 +83,7 @@ private:
     void mark_active(OpId first, OpId last) {
         for (OpId id = first; id < last; ++id) {
             const OpNode& node = graph_->find(id);
+            if (std::holds_alternative<ConstantInGradients>(node.def->gradient)) continue;
             const auto is_active = [this](TensorRef ref) { return active_.contains(ref); };
             if (std::none_of(node.inputs.begin(), node.inputs.end(), is_active)) continue;
             for (std::size_t k = 0; k < node.outputs.size(); ++k) {

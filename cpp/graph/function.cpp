@@ -185,7 +185,7 @@ std::vector<Tensor> inline_function(const std::shared_ptr<GraphData>& graph, con
     return results;
 }
 
-FunctionPtr without_unused(const Function& function, std::size_t first, std::vector<bool>& kept) {
+FunctionPtr without_unused(const Function& function, std::vector<bool>& kept) {
     const std::size_t count = function.graph->size();
     std::vector<bool> used(count, false);
     for (const TensorRef result : function.results) used[static_cast<std::size_t>(result.op)] = true;
@@ -194,10 +194,9 @@ FunctionPtr without_unused(const Function& function, std::size_t first, std::vec
         const OpNode& node = function.graph->find(static_cast<OpId>(id));
         for (const TensorRef input : node.inputs) used[static_cast<std::size_t>(input.op)] = true;
     }
-    kept.assign(function.parameters.size(), true);
     for (std::size_t k = 0; k < function.parameters.size(); ++k) {
         const auto id = static_cast<std::size_t>(function.parameters[k].op);
-        if (k >= first && !used[id]) kept[k] = false;
+        if (used[id]) kept[k] = true;
         used[id] = kept[k];
     }
     const auto pruned = std::make_shared<Function>();

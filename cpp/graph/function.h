@@ -79,9 +79,9 @@ std::vector<TensorType> function_types(const Function& function, std::span<const
 // Adds the operations of the function to `graph`, with `arguments` in place of the parameters; gives the results.
 std::vector<Tensor> inline_function(const std::shared_ptr<GraphData>& graph, const Function& function,
                                     const std::vector<Tensor>& arguments);
-// A copy without the operations that no result needs, and without those parameters at position `first` and later that
-// no operation and no result uses; `kept` tells which parameters are left.
-FunctionPtr without_unused(const Function& function, std::size_t first, std::vector<bool>& kept);
+// A copy without the operations that no result needs, and without the parameters that no operation and no result uses,
+// except for those that are marked in `kept`, which then tells which parameters are left.
+FunctionPtr without_unused(const Function& function, std::vector<bool>& kept);
 // A copy in which `change` was applied to every operation, but not to those of bodies inside it.
 FunctionPtr with_changed_operations(const Function& function, const std::function<void(OpNode&)>& change);
 // Calls `visit` for each function among the attributes of `node`.

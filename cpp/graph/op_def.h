@@ -216,9 +216,10 @@ using GradientRule = std::function<std::vector<Tensor>(GradientContext&)>;
 struct NotDifferentiable {
     std::string reason;
 };  // "... because <reason>"
-struct FromExpansion {};  // composites: differentiate the expansion
+struct FromExpansion {};        // composites: differentiate the expansion
+struct ConstantInGradients {};  // nothing before it is on a path of gradients
 // No default on purpose: every operation states one.
-using Gradient = std::variant<GradientRule, NotDifferentiable, FromExpansion>;
+using Gradient = std::variant<GradientRule, NotDifferentiable, FromExpansion, ConstantInGradients>;
 
 struct OpDef {
     std::string name;

@@ -189,8 +189,12 @@ private:
 
     // What the gradients do not depend on need not be kept, so that the loop does not take it; nor do deferred sums.
     std::vector<Tensor> apply_reverse(const Function& whole) {
-        std::vector<bool> kept;
-        const FunctionPtr body = without_unused(whole, 1 + carried_.size(), kept);
+        std::vector<bool> kept(whole.parameters.size(), false);
+        std::fill_n(kept.begin(), 1 + carried_.size(), true);
+        if (!g_.op.has("length") && layout_.length.is_unknown()) {  // only a sequence of the loop tells it
+            kept[1 + initial_.size() + sequences_.size() - static_cast<std::size_t>(layout_.sequences)] = true;
+        }
+        const FunctionPtr body = without_unused(whole, kept);
         std::vector<Tensor> inputs;
         const auto take = [&](const std::vector<Tensor>& candidates, std::size_t first) {
             const std::size_t before = inputs.size();

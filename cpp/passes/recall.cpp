@@ -284,8 +284,10 @@ void rebuild_loop(Rebuild& rebuild, const Loop& loop) {
         const OpId earlier = rebuild.mapped({recalled.from.op, 0}).op;
         at = 1 + node.inputs.insert(at, {earlier, recalled.from.output});
     }
-    std::vector<bool> kept;
-    changed = without_unused(*changed, static_cast<std::size_t>(1 + loop.layout.carried), kept);
+    std::vector<bool> kept(changed->parameters.size(), false);
+    std::fill_n(kept.begin(), 1 + loop.layout.carried, true);
+    if (loop.layout.sequences > 0) kept[static_cast<std::size_t>(1 + loop.layout.carried)] = true;  // tells the length
+    changed = without_unused(*changed, kept);
     std::vector<TensorRef> inputs;
     std::int64_t sequences = 0;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {

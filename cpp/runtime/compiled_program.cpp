@@ -87,9 +87,25 @@ CompiledProgram::CompiledProgram(Program program, const Hints& hints, const Comp
     report_.compile_milliseconds = milliseconds_since(start);
 }
 
+namespace {
+
+// In place; what loops carry is updated in place as well, but is nobody's afterwards.
+bool writes_variable(const stitch::Plan& plan, const stitch::PlanStep& step) {
+    if (step.kernel < 0) return false;
+    std::size_t next = 0;
+    for (const loopir::BufferParam& param : plan.kernels[static_cast<std::size_t>(step.kernel)].buffers) {
+        if (param.role == loopir::BufferParam::Role::local) continue;
+        const stitch::PlanBuffer& buffer = plan.buffers[static_cast<std::size_t>(step.buffers[next++])];
+        if (param.role != loopir::BufferParam::Role::input && buffer.kind == stitch::PlanBuffer::Kind::variable)
+            return true;
+    }
+    return false;
+}
+
+}  // namespace
+
 void CompiledProgram::add_steps() {
     for (const stitch::PlanStep& step : plan_.steps) {
-        const stitch::RegionReport& region = plan_.regions[static_cast<std::size_t>(step.region)];
         Step made;
         made.control = step.control;
         if (step.kernel >= 0) made.kernel = kernels_[static_cast<std::size_t>(step.kernel)].get();
@@ -100,7 +116,7 @@ void CompiledProgram::add_steps() {
         made.bytes_read = dim_slot(step.counts.bytes_read);
         made.bytes_written = dim_slot(step.counts.bytes_written);
         made.flops = dim_slot(step.counts.flops);
-        made.writes_state = !region.in_place.empty();
+        made.writes_state = writes_variable(plan_, step);
         steps_.push_back(std::move(made));
     }
     for (const stitch::PlanBuffer& buffer : plan_.buffers) buffer_elements_.push_back(dim_slot(buffer.elements));

@@ -281,6 +281,9 @@ private:
         int reductions = 0;
         for (const auto& [op, member] : merged.members) {
             const OpAccess& access = context_.accesses[static_cast<std::size_t>(op)];
+            // Or it would be stored as often as those axes have elements: many times, or never where there are none.
+            if (!access.is_reduce && is_stored(merged, op) && depends_on_some(rows, member.home))
+                return concat("`", context_.graph.op(op).def->name, "` lacks an axis that is reduced");
             if (!access.is_reduce) continue;
             // Tiles have room for the sums of one product; beside another it would be a plain loop.
             if (++reductions > 1 && merged.has_contraction)
@@ -299,6 +302,14 @@ private:
                 return "a reduction would be repeated for every element of a larger space";
         }
         return {};
+    }
+
+    // On one of the variables, and not on all of them.
+    static bool depends_on_some(const std::vector<VarId>& vars, const Indices& at) {
+        const auto used = [&at](VarId var) {
+            return std::any_of(at.begin(), at.end(), [var](const Index& index) { return index.depends_on(var); });
+        };
+        return std::any_of(vars.begin(), vars.end(), used) && !std::all_of(vars.begin(), vars.end(), used);
     }
 
     static bool covers_outer(const Region& merged, const Indices& home) {
@@ -376,17 +387,20 @@ private:
         return cost;
     }
 
+    bool is_stored(const Region& merged, OpId op) const {
+        const auto index = static_cast<std::size_t>(op);
+        const auto outside = [&merged](OpId reader) { return !merged.members.contains(reader); };
+        const auto& readers = context_.readers[index];
+        return context_.required[index] || std::any_of(readers.begin(), readers.end(), outside);
+    }
+
     int count_buffers(const Region& merged) const {
         std::set<TensorRef> buffers;
         for (const auto& [op, member] : merged.members) {
-            const auto index = static_cast<std::size_t>(op);
-            for (const Request& request : context_.accesses[index].requests) {
+            for (const Request& request : context_.accesses[static_cast<std::size_t>(op)].requests) {
                 if (!merged.members.contains(request.tensor.op)) buffers.insert(request.tensor);
             }
-            const auto outside = [&merged](OpId reader) { return !merged.members.contains(reader); };
-            const auto& readers = context_.readers[index];
-            if (context_.required[index] || std::any_of(readers.begin(), readers.end(), outside))
-                buffers.insert({op, 0});
+            if (is_stored(merged, op)) buffers.insert({op, 0});
         }
         return static_cast<int>(buffers.size());
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _core
+from . import _core, _ops
 
 Structure = Any  # a tensor, None, or a tuple, list or dict of structures
 
@@ -243,6 +243,24 @@ def scan(
     return _unflatten(form, carried), _unflatten(output_form[0], stacked)
 
 
+def _bound(bound: Any, graph: _core.Graph) -> Any:
+    """A bound of a range as an int64 tensor, in which no index of 32 bits and no step beyond the last overflows."""
+    if not isinstance(bound, _core.Tensor):
+        return graph.constant(bound, dtype=_core.int64)
+    if not bound.dtype.is_integer or bound.shape != ():
+        raise _core.DTypeError(
+            f"[for_loop] the count and the bounds of a range must be integer scalars, not {bound.dtype} of shape "
+            f"{bound.shape}; cast and reshape the tensor"
+        )
+    return _ops.cast(bound, dtype=_core.int64)
+
+
+def _iterations(first: Any, last: Any, stride: Any) -> Any:
+    """How many numbers range(first, last, stride) has; none where the step is not positive."""
+    steps = (last - first + stride - 1) // _ops.maximum(stride, 1)
+    return _ops.where(stride > 0, _ops.maximum(steps, 0), 0)
+
+
 def for_loop(
     count: int | str | _core.Tensor | tuple[Any, ...],
     body: Callable[[Any, Any], Structure],
@@ -255,7 +273,8 @@ def for_loop(
 
     Args:
         count: the number of iterations (a number, the name of a dim, or an integer scalar tensor), or a range: (lower,
-            upper) or (lower, upper, step) of numbers or int32 scalar tensors, with a positive step.
+            upper) or (lower, upper, step) of numbers or integer scalar tensors, whose values int32 can hold. The step must
+            be positive: a number that is not is an error, and a tensor that is not gives no iterations.
         body: takes the index (an int32 scalar) and what is carried; gives the same structure.
         initial: a tensor, or a tuple, list or dict of tensors; numbers and arrays become constants.
         graph: needed when there is no tensor among the arguments.
@@ -283,14 +302,15 @@ def for_loop(
         return _returned("for_loop", "what the body returns", made, form, around, carried)
 
     if any(isinstance(bound, _core.Tensor) for bound in (lower, upper, step)):
-        first, last, stride = (
-            bound if isinstance(bound, _core.Tensor) else around.constant(bound, dtype=_core.int32)
-            for bound in (lower, upper, step)
-        )
+        first, last, stride = (_bound(bound, around) for bound in (lower, upper, step))
+        iterations = _iterations(first, last, stride)
         results = _core.while_loop(
-            [first, *tensors],
-            lambda carried: _core.apply("less", [carried[0], last], {}, "")[0],
-            lambda carried: [carried[0] + stride, *iterate(carried[0], carried[1:])],
+            [around.constant(0, dtype=_core.int64), *tensors],
+            lambda carried: _ops.less(carried[0], iterations),
+            lambda carried: [
+                carried[0] + 1,
+                *iterate(_ops.cast(first + carried[0] * stride, dtype=_core.int32), carried[1:]),
+            ],
             name,
         )
         return _unflatten(form, results[1:])
