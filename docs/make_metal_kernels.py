@@ -1,4 +1,4 @@
-"""Writes docs/metal_kernels.md: what topstitch makes of four graphs for Metal, as executable.source("msl") gives it.
+"""Writes docs/metal_kernels.md: what topstitch makes of five graphs for Metal, as executable.source("msl") gives it.
 
 It needs a Metal device (on Linux that of a build with the simulation). `--check` writes nothing; it fails when the page
 differs from what would be written.
@@ -23,7 +23,7 @@ INTRODUCTION = """\
 
 <!-- Made by docs/make_metal_kernels.py. -->
 
-What `executable.source("msl")` shows of four graphs that were compiled with `device="metal"`, and the line of
+What `executable.source("msl")` shows of five graphs that were compiled with `device="metal"`, and the line of
 `executable.report()` that tells how each kernel is scheduled. The functions in front of the kernels (`erf_float`,
 `exp_float`, `join_sum_float`, ...) are left out here; they are in the source, so that it stands for itself.
 [metal.md](metal.md) explains the kernels, and says what of them has been verified.
@@ -60,6 +60,14 @@ def convolution() -> Graph:
     return [images], ts.relu(ts.conv2d(images, weights, padding=2) + bias, name="features")
 
 
+def attention() -> Graph:
+    graph = ts.Graph()
+    query = graph.placeholder((-1, 12, 1024, 64), name="query")
+    key = graph.placeholder((-1, 12, 1024, 64), name="key")
+    value = graph.placeholder((-1, 12, 1024, 64), name="value")
+    return [query, key, value], ts.scaled_dot_product_attention(query, key, value, causal=True, name="context")
+
+
 def section(make: Callable[[], Graph]) -> str:
     feeds, target = make()
     executable = feeds[0].graph.compile(feeds, target, device="metal")
@@ -78,7 +86,7 @@ def section(make: Callable[[], Graph]) -> str:
 
 
 def page() -> str:
-    return "\n".join([INTRODUCTION, *map(section, (gelu, softmax, linear_gelu, convolution))])
+    return "\n".join([INTRODUCTION, *map(section, (gelu, softmax, linear_gelu, convolution, attention))])
 
 
 def main() -> int:

@@ -195,7 +195,7 @@ public:
         info.unified_memory = limits.unified_memory;
         return info;
     }
-    // Rows in groups of threads, products one result at a time: what the emitter makes grids of.
+    // Rows and attention in groups of threads, products one result at a time: what the emitter makes grids of.
     stitch::Machine machine() const override {
         stitch::Machine machine;
         machine.vector_bytes = 32;
@@ -204,6 +204,7 @@ public:
         machine.l2_bytes = 8 << 10;
         machine.packs_products = false;
         machine.row_bytes = 16 << 10;
+        machine.group_bytes = codegen::msl_dialect().limits().group_bytes;
         return machine;
     }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {

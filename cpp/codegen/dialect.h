@@ -20,6 +20,7 @@ struct Limits {
     std::int64_t thread_bytes = 8 << 10;  // arrays of one thread
     int simd_width = 32;                  // threads that exchange values without memory
     int group_threads = 256;              // the most in a group
+    int matrix_side = 8;                  // of the square matrices that the threads of a simdgroup hold together
 };
 
 // Functions that every dialect has, exactly rounded in all of them.
@@ -87,7 +88,6 @@ public:
 
     // --- Square matrices that the threads of a simdgroup hold together, of float32 or a 16-bit float.
 
-    virtual int matrix_side() const = 0;
     // Of elements of a tile in the group's memory, where the values of `type` are exact; it may be a wider type.
     virtual std::string tile_type(DType type) const = 0;
     virtual std::string matrix_type(DType type) const = 0;

@@ -122,6 +122,7 @@ Launch Emitter::launch() const {
 // The type of the matrices, if there are any.
 std::optional<DType> Emitter::matrices() const {
     const bool tiles = product_ != nullptr && product_->form == ProductPlan::Form::tiles;
+    if (plan_.has_matrices()) return DType::float32;
     return tiles ? std::optional(product_->element) : std::nullopt;
 }
 

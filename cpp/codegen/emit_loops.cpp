@@ -19,14 +19,9 @@ void Emitter::emit(const Loop& loop) {
         case GridPlan::Role::nested:
             return emit_statements(loop.body.front());  // and of these the outer loop's, which has set the variable
         case GridPlan::Role::spread:
-            order_before(loop);
-            begin_parts(loop);
-            in_spread_ = true;
-            emit_iterations(loop);
-            in_spread_ = false;
-            join_parts(loop);
-            return;
+            return emit_spread(loop);
         case GridPlan::Role::serial: {
+            if (in_team()) return emit_steps_of_team(loop);
             if (!is_uniform()) return emit_iterations(loop);
             begin_parts(loop);
             // What follows a loop may come after no iteration.
@@ -39,6 +34,55 @@ void Emitter::emit(const Loop& loop) {
             join_parts(loop);
             return;
         }
+    }
+}
+
+void Emitter::emit_spread(const Loop& loop) {
+    order_before(loop);
+    begin_parts(loop);
+    in_spread_ = true;
+    if (const MatrixNest* nest = plan_.matrices(loop)) {
+        emit_matrices(*nest);
+    } else if (plan_.team(loop) > 1) {
+        // Barriers inside are those of the team.
+        const std::set<int> read = std::exchange(read_, {});
+        const std::set<int> written = std::exchange(written_, {});
+        team_ = plan_.team(loop);
+        emit_iterations(loop);
+        team_ = 1;
+        read_ = read;
+        written_ = written;
+    } else {
+        emit_iterations(loop);
+    }
+    in_spread_ = false;
+    join_parts(loop);
+}
+
+// The lanes of a team take turns, and join what they have accumulated.
+void Emitter::emit_steps_of_team(const Loop& loop) {
+    order_before(loop);
+    const int lanes = std::exchange(team_, 1);
+    const std::string name = number_of(loop);
+    const std::string end = end_of(loop);
+    open(concat("for (", index_type(), " ", name, " = ", index_type(), "(thread_index) % ", lanes, "; ", name, " < ",
+                end, "; ", name, " += ", lanes, ")"));
+    declared_.emplace_back();
+    emit_statements(loop.body.front());
+    declared_.pop_back();
+    close();
+    team_ = lanes;
+    for (const int accumulator : facts_.of(loop).accumulated) {
+        fresh_.erase(accumulator);
+        const std::string sum = acc_name(accumulator);
+        const std::string& distance = local_name("distance");
+        const loopir::Accumulator& acc = kernel_.accumulators[static_cast<std::size_t>(accumulator)];
+        open(concat("for (", type(DType::uint16), " ", distance, " = ", lanes / 2, "; ", distance, " > 0; ", distance,
+                    " /= 2)"));
+        const std::string& other = local_name("other");
+        line(concat("const ", type(acc.type), " ", other, " = ", dialect_.exchanged(acc.type, sum, distance), ";"));
+        line(concat(sum, " = ", helpers_.combined(acc.combiner, acc.type, sum, other), ";"));
+        close();
     }
 }
 
@@ -66,19 +110,32 @@ void Emitter::emit_grid_variable(const Loop& loop) {
     if (loop.limit) line(concat("if (", var(loop.var), " >= ", offset(*loop.limit), ") return;"));
 }
 
-// Several loops counted through as one: its variable, and those of the loops.
-void Emitter::emit_nest(const LoopStack& nest) {
+// The beginning of several loops that are counted through as one; by what is returned.
+std::string Emitter::open_nest(const LoopStack& nest) {
     SizeExpr iterations = 1;
     for (const Loop* loop : nest) iterations = iterations * extent(loop->var);
     note_magnitude(iterations);
     std::string end;
     for (const Loop* loop : nest) end += (end.empty() ? "" : " * ") + dim_text(loop->extent, false);
     const std::string step = names_.unique("step", "step");
-    open(concat("for (", index_type(), " ", step, " = ", index_type(), "(thread_index); ", step, " < ", end, "; ", step,
-                " += ", plan_.group_threads(), ")"));
+    const int together = plan_.wide(*nest.front()) != nullptr ? wide_count : 1;
+    open(concat("for (", index_type(), " ", step, " = ", index_type(), "(thread_index)",
+                together > 1 ? concat(" * ", together) : "", "; ", step, " < ", end, "; ", step,
+                " += ", plan_.group_threads() * together, ")"));
+    return step;
+}
+
+void Emitter::emit_in_nest(const LoopStack& nest, const std::string& step) {
+    const WideAccesses* accesses = plan_.wide(*nest.front());
     AxisGroup digits;
     for (const Loop* loop : nest) digits.add({loop->var, loop->extent});
-    emit_digits(digits, step);
+    const loopir::Block& block = nest.front()->body.front();
+    if (accesses == nullptr) {
+        emit_digits(digits, step);
+        return emit_statements(block);
+    }
+    if (fuses_) find_fused(nest.back()->body.front());
+    emit_four({*accesses, digits, step}, [&] { emit_statements(block); });
 }
 
 // What a loop counts: its variable, or the first of four values of it.
@@ -119,21 +176,28 @@ void Emitter::emit_iterations(const Loop& loop) {
     const bool spread = plan_.role(loop) == GridPlan::Role::spread;
     const LoopStack nest = spread ? plan_.nest(loop) : LoopStack{&loop};
     std::string end;
+    std::string step_of_nest;
     if (nest.size() > 1) {
-        emit_nest(nest);
+        step_of_nest = open_nest(nest);
     } else {
         end = end_of(loop);
         const int together = plan_.wide(loop) != nullptr ? wide_count : 1;
         const std::string name = number_of(loop);
         const std::string times = together > 1 ? concat(" * ", together) : "";
-        const std::string first = spread ? concat(index_type(), "(thread_index)", times) : "0";
-        const std::string step = spread ? concat(name, " += ", plan_.group_threads() * together) : "++" + name;
+        const int lanes = plan_.team(loop);
+        const std::string rank = lanes > 1 ? concat(" / ", lanes) : times;
+        const std::string first = spread ? concat(index_type(), "(thread_index)", rank) : "0";
+        const std::string step = spread ? concat(name, " += ", plan_.group_threads() * together / lanes) : "++" + name;
         open(concat("for (", index_type(), " ", name, " = ", first, "; ", name, " < ", end, "; ", step, ")"));
     }
     // What an accumulator holds inside is not what it holds before the loop.
     const std::set<int> fresh = std::exchange(fresh_, {});
     declared_.emplace_back();
-    emit_iteration(loop, end);
+    if (nest.size() > 1) {
+        emit_in_nest(nest, step_of_nest);
+    } else {
+        emit_iteration(loop, end);
+    }
     declared_.pop_back();
     fresh_ = fresh;
     for (const int accumulator : facts_.of(loop).accumulated) fresh_.erase(accumulator);

@@ -34,7 +34,7 @@ void Emitter::emit(const loopir::Store& store) {
     const bool own = local && plan_.space(store.buffer) == GridPlan::Space::thread;
     const bool once = is_uniform() && !own;
     if (once && plan_.is_shared(store.buffer)) order({}, {store.buffer});
-    std::string condition = once ? "thread_index == 0" : "";
+    std::string condition = !once ? "" : in_team() ? concat("thread_index % ", team_, " == 0") : "thread_index == 0";
     if (store.guard != no_value) condition += concat(condition.empty() ? "" : " && ", value(store.guard));
     if (condition.empty()) return emit_store(store);
     open(concat("if (", condition, ")"));
@@ -82,7 +82,7 @@ void Emitter::order(const std::set<int>& reads, const std::set<int>& writes) {
         const bool device = std::any_of(touched.begin(), touched.end(), [&](int buffer) {
             return kernel_.buffers[static_cast<std::size_t>(buffer)].role != loopir::BufferParam::Role::local;
         });
-        line(dialect_.barrier(device));
+        line(in_team() ? dialect_.simdgroup_barrier() : dialect_.barrier(device));
         read_.clear();
         written_.clear();
     }

@@ -55,7 +55,7 @@ void Emitter::emit_product() {
 
 void Emitter::emit_tile() {
     const Product& product = product_->product;
-    const int side = dialect_.matrix_side();
+    const int side = dialect_.limits().matrix_side;
     const auto tiled = [&](const Product::Factor& factor, const Staging& staging, const AxisGroup& lines,
                            const std::string& what, int tile, int simdgroups) {
         return TiledFactor{factor,
@@ -100,7 +100,7 @@ void Emitter::declare_tiles(const TiledFactor& rows, const TiledFactor& columns)
     constant(local_name("width"), concat(columns.tile_lines, " / ", ProductPlan::simd_columns));
     constexpr int simdgroups = ProductPlan::simd_rows * ProductPlan::simd_columns;
     line(concat(dialect_.group_array(type(DType::float32)), " ", local_name("results"), "[", simdgroups, " * ",
-                dialect_.matrix_side(), " * ", local_name("width"), "];"));
+                dialect_.limits().matrix_side, " * ", local_name("width"), "];"));
     emit_count(rows.count, rows.lines);
     emit_count(columns.count, columns.lines);
     emit_count(local_name("steps"), product_->product.steps);
@@ -181,7 +181,8 @@ void Emitter::emit_sums(const TiledFactor& rows, const TiledFactor& columns) {
     line(dialect_.barrier(false));
     const std::string& step = local_name("step");
     line(dialect_.unroll());
-    open(concat("for (int ", step, " = 0; ", step, " < ", slice, "; ", step, " += ", dialect_.matrix_side(), ")"));
+    open(concat("for (int ", step, " = 0; ", step, " < ", slice, "; ", step, " += ", dialect_.limits().matrix_side,
+                ")"));
     emit_matrix_loads(rows, local_name("r"), rows.staging.along_steps);
     emit_matrix_loads(columns, local_name("c"), !columns.staging.along_steps);
     for_each_sum(rows, columns,
@@ -195,7 +196,7 @@ void Emitter::emit_sums(const TiledFactor& rows, const TiledFactor& columns) {
 // `upright`: the lines of the memory are the rows of the matrix.
 void Emitter::emit_matrix_loads(const TiledFactor& factor, const std::string& counter, bool upright) {
     line(concat(dialect_.matrix_type(product_->element), " ", factor.matrices, "[", factor.parts, "];"));
-    const std::string place = concat("(", factor.part, " + ", dialect_.matrix_side(), " * ", counter, ")");
+    const std::string place = concat("(", factor.part, " + ", dialect_.limits().matrix_side, " * ", counter, ")");
     const std::string& step = local_name("step");
     const std::string pointer = factor.staging.along_steps
                                     ? concat(factor.tile, " + ", place, " * ", factor.pitch, " + ", step)
@@ -286,7 +287,7 @@ void Emitter::emit_staged(const TiledFactor& factor, const std::string& line_num
 
 // Each simdgroup finishes its sums by itself, one row of matrices after the other.
 void Emitter::emit_results(const TiledFactor& rows, const TiledFactor& columns) {
-    const int side = dialect_.matrix_side();
+    const int side = dialect_.limits().matrix_side;
     const std::string& r = local_name("r");
     const std::string& c = local_name("c");
     const std::string& mine = local_name("simdgroup_results");
@@ -311,16 +312,16 @@ void Emitter::emit_result_stores(const TiledFactor& rows, const TiledFactor& col
     const std::string& mine = local_name("simdgroup_results");
     const std::string& width = local_name("width");
     const std::string lane = concat("int(lane)", together > 1 ? concat(" * ", together) : "");
-    open(concat("for (int ", element, " = ", lane, "; ", element, " < ", dialect_.matrix_side(), " * ", width, "; ",
-                element, " += ", together * dialect_.limits().simd_width, ")"));
+    open(concat("for (int ", element, " = ", lane, "; ", element, " < ", dialect_.limits().matrix_side, " * ", width,
+                "; ", element, " += ", together * dialect_.limits().simd_width, ")"));
     const auto number = [&](const TiledFactor& factor, bool first, const std::string& text) {
         const std::string name = number_name(factor.lines, factor.line + "_number");
         const std::string called = first ? local_name(name + "_first") : name;
         line(concat("const ", index_type(), " ", called, " = ", factor.first, " + ", factor.part, " + ", text, ";"));
         return called;
     };
-    const std::string row =
-        number(rows, false, concat(dialect_.matrix_side(), " * ", local_name("r"), " + ", element, " / ", width));
+    const std::string row = number(
+        rows, false, concat(dialect_.limits().matrix_side, " * ", local_name("r"), " + ", element, " / ", width));
     const std::string column = number(columns, together > 1, concat(element, " % ", width));
     std::string outside = rows.whole ? "" : concat(row, " >= ", rows.count);
     if (!columns.whole) outside += concat(outside.empty() ? "" : " || ", column, " >= ", columns.count);

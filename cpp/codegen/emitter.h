@@ -43,6 +43,7 @@ private:
     void emit_statements(const loopir::Block& block);
     void emit(const loopir::Let& let);
     std::string operation(const loopir::Instr& instr);
+    bool is_narrow(loopir::ValueId id);
     void line(const std::string& text) {
         body_ += std::string(4 * static_cast<std::size_t>(depth_), ' ') + text + "\n";
     }
@@ -64,8 +65,9 @@ private:
     std::string type(DType type) const { return dialect_.type(type); }
     // A type that the dialect has not: part of a sum that is kept in two numbers.
     bool is_absent(DType type) const { return type == DType::float64 && !dialect_.limits().float64; }
-    // Statements outside of spread loops are run by all threads of a group alike.
-    bool is_uniform() const { return plan_.groups() && !in_spread_; }
+    // Statements outside of spread loops are run by all threads of a group alike, and those of a row by its team.
+    bool is_uniform() const { return plan_.groups() && (!in_spread_ || in_team()); }
+    bool in_team() const { return team_ > 1; }
 
     // --- emit_index.cpp
     bool fits_narrow(const loopir::Index& index);
@@ -94,10 +96,13 @@ private:
     // --- emit_loops.cpp
     void emit(const loopir::Loop& loop);
     void emit_grid_variable(const loopir::Loop& loop);
+    void emit_spread(const loopir::Loop& loop);
+    void emit_steps_of_team(const loopir::Loop& loop);
     void emit_iterations(const loopir::Loop& loop);
     void emit_iteration(const loopir::Loop& loop, const std::string& end);
     std::string number_of(const loopir::Loop& loop);
-    void emit_nest(const LoopStack& nest);
+    std::string open_nest(const LoopStack& nest);
+    void emit_in_nest(const LoopStack& nest, const std::string& step);
     std::string end_of(const loopir::Loop& loop);
     const std::string& var(loopir::VarId id) const { return vars_[static_cast<std::size_t>(id)]; }
 
@@ -117,6 +122,9 @@ private:
     std::string digit_text(const std::string& number, const std::vector<Dim>& radices, std::size_t place);
     void emit_digits(const AxisGroup& group, const std::string& number);
     const std::string& local_name(const std::string& wanted);
+
+    // --- emit_matrices.cpp
+    void emit_matrices(const MatrixNest& nest);
 
     // --- emit_product.cpp
     void emit_product();
@@ -172,6 +180,7 @@ private:
     ScalarEmitter scalar_;
     Names names_;
     std::vector<int> uses_;
+    std::vector<int> narrow_uses_;  // of them, those for which an index may have 32 bits as well
     bool fuses_;
     std::set<loopir::ValueId> fused_;  // products that are rounded together with the sum that they are added to
 
@@ -195,13 +204,15 @@ private:
     std::string body_;
     int depth_ = 1;
     bool in_spread_ = false;
+    int team_ = 1;                         // lanes that run what is written now alike, in a row of a team
     std::set<int> fresh_;                  // accumulators that hold nothing yet, in every thread
     std::vector<std::set<int>> declared_;  // accumulators, by open block
     std::set<int> in_parts_;               // accumulators of which each thread has a part now
     std::set<DType> joined_types_;         // of values that simdgroups exchange through memory
     bool joins_positions_ = false;
     bool joins_pairs_ = false;
-    std::set<int> read_, written_;  // shared buffers, since the last barrier
+    // Shared buffers, since the last barrier: of the group, or of the team.
+    std::set<int> read_, written_;
 };
 
 }  // namespace topstitch::codegen

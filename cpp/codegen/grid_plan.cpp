@@ -32,6 +32,8 @@ constexpr std::int64_t min_wide_grid = 4096;
 constexpr std::int64_t min_wide_row = 16;
 // Nests with fewer iterations are counted through together with the loop around them.
 constexpr std::int64_t short_nest = 1024;
+// So many single threads occupy a machine.
+constexpr std::int64_t enough_threads = 8192;
 
 // How many iterations the loops have together, if that is known.
 std::optional<std::int64_t> iterations(const LoopStack& nest) {
@@ -89,6 +91,7 @@ void GridPlan::choose_grid() {
     if (!groups_) {
         spread_.clear();
         nests_.clear();
+        matrices_.clear();
         return;
     }
     std::int64_t longest = 0;
@@ -96,12 +99,19 @@ void GridPlan::choose_grid() {
     group_threads_ = longest <= simd_row         ? limits_.simd_width
                      : longest <= half_group_row ? limits_.group_threads / 2
                                                  : limits_.group_threads;
+    choose_teams();
 }
 
 void GridPlan::choose_spread(const Block& block) {
     for (const Stmt& stmt : block.stmts) {
         const auto* loop = std::get_if<Loop>(&stmt);
         if (loop == nullptr) continue;
+        if (const auto product = find_matrix_nest(kernel_, facts_, *loop, limits_.matrix_side)) {
+            spread_.insert(loop);
+            nests_[loop] = {product->rows, product->columns};
+            matrices_[loop] = *product;
+            continue;
+        }
         const LoopStack nest = whole_nest(*loop);
         if (nest.empty()) {
             choose_spread(loop->body.front());
@@ -124,10 +134,20 @@ LoopStack GridPlan::whole_nest(const Loop& loop) const {
     return nest;
 }
 
+// Where nothing is meant to run in lanes, and there are iterations enough for one thread each, they are that.
 bool GridPlan::worth_a_group() const {
+    const bool in_lanes = std::any_of(spread_.begin(), spread_.end(), [this](const Loop* loop) {
+        return loop->vector || facts_.contains_vector_loop(*loop);
+    });
+    if (!in_lanes && iterations(grid_).value_or(0) >= enough_threads) return false;
     return std::any_of(spread_.begin(), spread_.end(), [this](const Loop* loop) {
         return iterations(nest(*loop)).value_or(min_group_row) >= min_group_row;
     });
+}
+
+const MatrixNest* GridPlan::matrices(const Loop& loop) const {
+    const auto found = matrices_.find(&loop);
+    return found == matrices_.end() ? nullptr : &found->second;
 }
 
 const WideAccesses* GridPlan::wide(const Loop& loop) const {
@@ -138,7 +158,11 @@ const WideAccesses* GridPlan::wide(const Loop& loop) const {
 void GridPlan::choose_wide() {
     if (groups_) {
         for (const Loop* loop : spread_) {
-            if (nest(*loop).size() == 1) choose_wide(*loop);
+            if (nest(*loop).size() == 1) {
+                choose_wide(*loop);
+            } else if (!matrices_.contains(loop)) {
+                choose_wide_nest(*loop);
+            }
         }
         return;
     }
@@ -153,6 +177,23 @@ void GridPlan::choose_wide(const Loop& loop) {
     if (!body) return;
     const AxisGroup iterations(Axis{loop.var, loop.extent});
     std::optional<WideAccesses> accesses = find_wide(kernel_, facts_, iterations, body->values, body->stores);
+    if (accesses) wide_[&loop] = *std::move(accesses);
+}
+
+// The four are neighbours in the innermost loop.
+void GridPlan::choose_wide_nest(const Loop& loop) {
+    const LoopStack nest = this->nest(loop);
+    AxisGroup iterations;
+    for (const Loop* one : nest) iterations.add({one->var, one->extent});
+    std::optional<PlainBody> body = plain_body(kernel_, *nest.back());
+    if (!body || nest.back()->limit || !AxisGroup(iterations.last()).is_multiple_of(wide_count)) return;
+    std::vector<ValueId> values;
+    for (const Loop* one : nest) {
+        for (const Stmt& stmt : one->body.front().stmts) {
+            if (const auto* let = std::get_if<loopir::Let>(&stmt)) values.push_back(let->value);
+        }
+    }
+    std::optional<WideAccesses> accesses = find_wide(kernel_, facts_, iterations, values, body->stores);
     if (accesses) wide_[&loop] = *std::move(accesses);
 }
 

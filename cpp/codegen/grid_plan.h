@@ -10,13 +10,15 @@
 
 #include "codegen/dialect.h"
 #include "codegen/loop_facts.h"
+#include "codegen/matrix_nest.h"
 #include "codegen/wide.h"
 
 namespace topstitch::codegen {
 
 // One thread for each iteration of the outermost loops, which does everything inside. Or a group of threads for each:
 // then all threads of the group do the same, except that `spread` loops share out their iterations, and what those
-// accumulate is joined afterwards.
+// accumulate is joined afterwards. A spread loop over fewer rows than there are threads gives each row to a team of
+// neighbouring lanes, which share out the loops inside. A product in the group's memory goes to simdgroups instead.
 class GridPlan {
 public:
     enum class Role : std::uint8_t { grid, spread, nested, serial };
@@ -32,8 +34,14 @@ public:
     Role role(const loopir::Loop& loop) const;
     // A spread loop and the loops inside it with which it is counted through, the outermost first.
     LoopStack nest(const loopir::Loop& spread) const;
+    // The product of matrices that a spread loop is; null when it is none.
+    const MatrixNest* matrices(const loopir::Loop& loop) const;
+    bool has_matrices() const { return !matrices_.empty(); }
+    // So many lanes have each iteration of a spread loop, and share out the loops in it; 1: each thread has its own.
+    int team(const loopir::Loop& loop) const;
     Space space(int buffer) const { return spaces_.at(buffer); }
-    // How the loop, the last of the grid or a spread one, makes four iterations at once; null when it does not.
+    // How the loop, the last of the grid or a spread one (with its nest), makes four iterations at once; null when it
+    // does not.
     const WideAccesses* wide(const loopir::Loop& loop) const;
     // Buffers that threads of a group exchange elements through: barriers order their accesses.
     bool is_shared(int buffer) const { return shared_.contains(buffer); }
@@ -63,11 +71,15 @@ private:
     };
     void choose_grid();
     void choose_spread(const loopir::Block& block);
+    void choose_teams();
+    bool suits_team(const loopir::Loop& loop) const;
+    bool is_shared_out(const loopir::Loop& loop, const loopir::Loop& step) const;
     LoopStack whole_nest(const loopir::Loop& loop) const;
     bool worth_a_group() const;
     void place_locals();
     void choose_wide();
     void choose_wide(const loopir::Loop& loop);
+    void choose_wide_nest(const loopir::Loop& loop);
     void collect(const loopir::Block& block, LoopStack& open);
     void find_pairs();
     void find_parts();
@@ -86,6 +98,8 @@ private:
     LoopStack grid_;
     std::set<const loopir::Loop*> spread_;
     std::map<const loopir::Loop*, LoopStack> nests_;
+    std::map<const loopir::Loop*, MatrixNest> matrices_;
+    std::map<const loopir::Loop*, int> teams_;
     std::map<const loopir::Loop*, WideAccesses> wide_;
     std::map<int, Space> spaces_;
     std::set<int> shared_;

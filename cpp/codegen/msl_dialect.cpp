@@ -339,7 +339,6 @@ public:
         return concat("*(", packed, ")(", pointer, ") = ", value, ";");
     }
 
-    int matrix_side() const override { return 8; }
     std::string tile_type(DType type) const override {
         return type == DType::bfloat16 ? "tile_bfloat" : this->type(type);
     }

@@ -158,7 +158,7 @@ std::int64_t ProductPlan::group_bytes(const Dialect& dialect) const {
         return staging.along_steps ? lines * (slice + padding) : slice * (lines + padding);
     };
     const std::int64_t staged = elements(row_staging, tile_rows) + elements(column_staging, tile_columns);
-    const std::int64_t results = std::int64_t{simd_rows} * dialect.matrix_side() * tile_columns;
+    const std::int64_t results = std::int64_t{simd_rows} * dialect.limits().matrix_side * tile_columns;
     const bool may_be_wider = dialect.tile_type(element) != dialect.memory_type(element);
     const auto bytes = static_cast<std::int64_t>(may_be_wider ? sizeof(float) : size_of(element));
     return staged * bytes + results * static_cast<std::int64_t>(sizeof(float));

@@ -151,6 +151,9 @@ struct ScatterBody {
     std::function<Value(ElementContext&, const Indices& update)> update;
     // What becomes of an element, `before`, when it meets an update.
     std::function<Value(ElementContext&, const Value& before, const Value& update)> combine;
+    // Whether the updates to one element may be joined first, without any change to the result: by this combiner, and
+    // then meet it as one update; argmax: the last of them is all that matters. Nothing: one after the other.
+    std::function<std::optional<loopir::Combiner>(const OpView&)> joined;
 };
 
 // A small graph over other operations, built with the shapes at hand (at compile time all dims are

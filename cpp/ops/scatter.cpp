@@ -51,6 +51,20 @@ Value combined(ElementContext& c, const Value& before, const Value& update) {
     return both_parts(flags ? ScalarOp::bit_and : ScalarOp::min);
 }
 
+std::optional<loopir::Combiner> joined(const OpView& v) {
+    using loopir::Combiner;
+    const std::string& mode = v.string("mode");
+    const DType dtype = v.output().dtype;
+    if (mode == "set") return Combiner::argmax;
+    // Those of floats depend on their order.
+    if ((mode == "add" || mode == "subtract") && is_integer(dtype)) return Combiner::sum;
+    if (mode == "multiply" && is_integer(dtype)) return Combiner::product;
+    const bool flags = dtype == DType::boolean;
+    if (mode == "min") return flags ? Combiner::logical_and : Combiner::min;
+    if (mode == "max") return flags ? Combiner::logical_or : Combiner::max;
+    return std::nullopt;
+}
+
 // The updates broadcast to the shape of what a gather would give.
 void check_updates(const OpView& v, const Shape& picked) {
     const Shape& updates = v.in_shape(2);
@@ -199,6 +213,7 @@ OpDef scatter_op(const Picking& picking, const Check& check, std::string doc) {
         return c.operand(2, broadcast_index(c.op.in_shape(2), picking.shape(c.op), at));
     };
     body.combine = combined;
+    body.joined = joined;
     def.body = std::move(body);
     def.gradient = GradientRule{[picking](GradientContext& g) { return ScatterGradient(picking, g).run(); }};
     return def;

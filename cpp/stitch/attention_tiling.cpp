@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/attention_shapes.h"
+#include "stitch/attention_group.h"
 #include "stitch/tiling.h"
 
 namespace topstitch::stitch {
@@ -25,6 +26,29 @@ int rows_for(const Dim& count, int least, int most) {
     return best;
 }
 
+// From the most that share what is read of the others, to the least.
+constexpr std::int64_t group_tiles[][2] = {{32, 32}, {32, 16}, {16, 32}, {16, 16}, {8, 16}, {8, 8}};
+
+// Tiles and blocks as matrices in the memory of a group of threads, where they fit.
+std::optional<AttentionTiling> choose_group_tiling(const AttentionShapes& shapes, Library library, std::int64_t own,
+                                                   std::int64_t others, const Machine& machine) {
+    if (!shapes.features.is_known() || !shapes.value_features.is_known()) return std::nullopt;
+    const std::int64_t features = shapes.features.value(), value_features = shapes.value_features.value();
+    if (features == 0 || value_features == 0) return std::nullopt;
+    for (const auto& [tile, block] : group_tiles) {
+        const bool is_smallest = tile == 8;
+        // Tiles that reach far past the last token, or too few of them to occupy the machine.
+        if (!is_smallest && (2 * own <= tile || others * ceil_div(own, tile) < machine.threads)) continue;
+        if (attention_group_bytes(library, tile, block, features, value_features) > machine.group_bytes) continue;
+        AttentionTiling tiling;
+        tiling.in_group = true;
+        tiling.lanes = static_cast<int>(tile);
+        tiling.block = block;
+        return tiling;
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 AttentionTiling choose_attention_tiling(const Program& program, OpId op, const StitchOptions& options,
@@ -32,11 +56,19 @@ AttentionTiling choose_attention_tiling(const Program& program, OpId op, const S
     const OpNode& node = program.graph->op(op);
     const NodeView view(*program.graph, node);
     const AttentionShapes shapes = attention_shapes(view.view);
-    const bool keys_in_lanes = std::get<CompositeBody>(node.def->body).library == Library::attention_key_value_gradient;
+    const Library library = std::get<CompositeBody>(node.def->body).library;
+    const bool keys_in_lanes = library == Library::attention_key_value_gradient;
     const Dim& staying = keys_in_lanes ? shapes.kv_tokens : shapes.tokens;
     // A number that is not known yet may be large the next time.
     const std::int64_t own = staying.is_known() ? staying.value() : std::max(options.estimate(staying), tile_tokens);
     const Dim& streaming = keys_in_lanes ? shapes.tokens : shapes.kv_tokens;
+
+    const std::int64_t others = std::max<std::int64_t>(
+        options.estimate(shapes.batch.num_elements() * (keys_in_lanes ? shapes.kv_heads : shapes.heads)), 1);
+    if (compute_type(view.view.input(0).dtype) == DType::float32) {
+        const auto in_group = choose_group_tiling(shapes, library, own, others, machine);
+        if (in_group) return *in_group;
+    }
 
     AttentionTiling tiling;
     const auto bytes = static_cast<int>(size_of(compute_type(view.view.input(0).dtype)));
@@ -61,14 +93,16 @@ AttentionTiling choose_attention_tiling(const Program& program, OpId op, const S
     const std::int64_t most_panels = std::max<std::int64_t>(std::min(tile_tokens, room) / tiling.panel_columns(), 1);
     std::int64_t tiles = ceil_div(panels, most_panels);
     // Smaller tiles when there are fewer than threads.
-    const std::int64_t others = std::max<std::int64_t>(
-        options.estimate(shapes.batch.num_elements() * (keys_in_lanes ? shapes.kv_heads : shapes.heads)), 1);
     while (tiles < panels && others * tiles < 2 * machine.threads) ++tiles;
     tiling.tile_panels = ceil_div(panels, tiles);
     return tiling;
 }
 
 std::string str(const AttentionTiling& tiling) {
+    if (tiling.in_group) {
+        return concat("attention: a group of threads for each tile of ", tiling.tile(),
+                      " tokens, past which the others stream in blocks of ", tiling.block);
+    }
     return concat("attention: tiles of ", tiling.tile(), " tokens, past which the others stream in blocks of ",
                   tiling.block, "; panels of ", tiling.panel_rows, " by ", tiling.panel_columns());
 }

@@ -1,6 +1,7 @@
 // Writes attention and its gradients so that the scores exist only in tiles (FlashAttention-2, Dao 2023, arXiv
 // 2307.08691): tokens of one side stay, in lanes, and those of the other stream past them in blocks.
-#include "stitch/attention_writer.h"
+#include "stitch/attention_group.h"
+#include "stitch/attention_panels.h"
 
 namespace topstitch::stitch {
 
@@ -12,16 +13,14 @@ using loopir::ScalarOp;
 using loopir::ValueId;
 using namespace attention_input;
 
-constexpr int in_logsumexp = 3, in_delta = 4, in_gradient = 5;  // of the gradients' operations
-constexpr int forward_mask = 3, gradient_mask = 6;
 constexpr int maxima_together = 4;  // hide the latency of a comparison
 
-class AttentionKernels : public AttentionWriter {
+class PanelKernels : public PanelAttention {
 public:
-    using AttentionWriter::AttentionWriter;
+    using PanelAttention::PanelAttention;
 
-    LoweredKernel write_forward(const std::string& name) {
-        mask_ = forward_mask;
+protected:
+    LoweredKernel write_forward(const std::string& name) override {
         begin_tile(shapes_.heads);
         const Index kv_head = floor_div(head_, shapes_.group);
         const Staying queries = pack_staying("query", query, head_, shapes_.features, scale());
@@ -55,12 +54,11 @@ public:
         return finish(name);
     }
 
-    LoweredKernel write_query_gradient(const std::string& name) {
-        mask_ = gradient_mask;
+    LoweredKernel write_query_gradient(const std::string& name) override {
         begin_tile(shapes_.heads);
         const Index kv_head = floor_div(head_, shapes_.group);
         const Staying queries = pack_staying("query", query, head_, shapes_.features, scale());
-        const Staying gradients = pack_staying("gradient", in_gradient, head_, shapes_.value_features, no_value);
+        const Staying gradients = pack_staying("gradient", gradient, head_, shapes_.value_features, no_value);
         Gathered sums = begin_gathered("query_gradient", shapes_.features, tiling_.feature_rows);
         const int weights = weight_buffer("weights");
         const int by_weights = weight_buffer("by_weights");
@@ -76,11 +74,11 @@ public:
         each_lane([&](const Index& lane) {
             const ValueId guard = inside_own(own_token(lane));
             const ValueId logsumexp = bounded_logsumexp(own_token(lane), guard);
-            const ValueId delta = row_operand(in_delta, own_token(lane), guard);
+            const ValueId mean = row_operand(delta, own_token(lane), guard);
             each_streaming([&](const Index& t) {
                 const ValueId weight = weight_of(b_.load(weights, weight_at(t, lane)), logsumexp, t, lane);
                 const ValueId by_weight = b_.load(by_weights, weight_at(t, lane));
-                b_.store(weights, weight_at(t, lane), b_.mul(weight, b_.sub(by_weight, delta)));
+                b_.store(weights, weight_at(t, lane), b_.mul(weight, b_.sub(by_weight, mean)));
             });
         });
         gather(sums, keys, weights, no_value);
@@ -92,8 +90,7 @@ public:
         return finish(name);
     }
 
-    LoweredKernel write_key_value_gradient(const std::string& name) {
-        mask_ = gradient_mask;
+    LoweredKernel write_key_value_gradient(const std::string& name) override {
         begin_tile(shapes_.kv_heads);
         const Index kv_head = head_;
         const Staying keys = pack_staying("key", key, kv_head, shapes_.features, scale());
@@ -108,7 +105,7 @@ public:
         head_ = kv_head * shapes_.group + begin_loop("member", {"member", shapes_.group});
         begin_block();
         fill_streaming(queries, query, head_);
-        fill_streaming(gradients, in_gradient, head_);
+        fill_streaming(gradients, gradient, head_);
         meet_panel();
         write_scores(weights, queries, keys);
         write_scores(by_scores, gradients, values);
@@ -120,7 +117,7 @@ public:
                 const ValueId by_weight = b_.load(by_scores, weight_at(t, lane));
                 b_.store(weights, weight_at(t, lane), weight);
                 b_.store(by_scores, weight_at(t, lane),
-                         b_.mul(weight, b_.sub(by_weight, row_operand(in_delta, token, no_value))));
+                         b_.mul(weight, b_.sub(by_weight, row_operand(delta, token, no_value))));
             });
         });
         gather(by_value, gradients, weights, no_value);
@@ -144,7 +141,7 @@ private:
             const auto compare = [&](const Index& t) {
                 ValueId score = b_.load(weights, weight_at(t, lane));
                 if (has_mask() || causal()) {
-                    score = masked(score, t, lane);
+                    score = visible(score, t, lane);
                     b_.store(weights, weight_at(t, lane), score);
                 }
                 b_.accumulate(most, score);
@@ -152,8 +149,7 @@ private:
             each_streaming(compare, has_mask() ? 1 : maxima_together);
             const ValueId before = b_.load(largest, row_at(lane));
             const ValueId now = b_.op(ScalarOp::max, before, b_.acc_read(most));
-            // Where all is masked the difference of infinities would be NaN.
-            const ValueId shift = b_.select(b_.op(ScalarOp::eq, now, number(-infinity)), number(0), now);
+            const ValueId shift = shift_of(now);
             const int sum = b_.add_accumulator(Combiner::sum, type_);
             b_.init_acc(sum);
             each_streaming([&](const Index& t) {
@@ -168,13 +164,8 @@ private:
         });
     }
 
-    // +inf for rows that attend to nothing, so that their weights are 0.
-    ValueId bounded_logsumexp(const Index& token, ValueId guard) {
-        const ValueId value = row_operand(in_logsumexp, token, guard);
-        return b_.select(b_.op(ScalarOp::eq, value, number(-infinity)), number(infinity), value);
-    }
     ValueId weight_of(ValueId score, ValueId logsumexp, const Index& t, const Index& lane) {
-        return b_.op(ScalarOp::exp, b_.sub(masked(score, t, lane), logsumexp));
+        return b_.op(ScalarOp::exp, b_.sub(visible(score, t, lane), logsumexp));
     }
 };
 
@@ -182,22 +173,15 @@ private:
 
 void lower_attention(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                      const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result) {
-    AttentionKernels writer(program, partition, region, schedule, in_place, result);
-    result.work = writer.work();
-    switch (partition.accesses[static_cast<std::size_t>(region.members.begin()->first)].library) {
-        case Library::attention:
-            result.kernels.push_back(writer.write_forward(name));
-            return;
-        case Library::attention_query_gradient:
-            result.kernels.push_back(writer.write_query_gradient(name));
-            return;
-        case Library::attention_key_value_gradient:
-            result.kernels.push_back(writer.write_key_value_gradient(name));
-            return;
-        case Library::none:
-            break;
+    const auto write = [&](auto&& writer) {
+        result.work = writer.work();
+        result.kernels.push_back(writer.write(name));
+    };
+    if (schedule.attention->in_group) {
+        write(GroupAttention(program, partition, region, schedule, in_place, result));
+    } else {
+        write(PanelKernels(program, partition, region, schedule, in_place, result));
     }
-    throw InternalError("lower: a region that is no attention");
 }
 
 }  // namespace topstitch::stitch

@@ -23,6 +23,8 @@ struct Machine {
     bool packs_products = true;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();
+    // Memory that a group of threads shares, in which the back end multiplies matrices; 0: there are no such groups.
+    std::int64_t group_bytes = 0;
 };
 
 struct LoopSpec {
@@ -92,6 +94,9 @@ struct Tiling {
 // Attention, or one of its gradients: tokens of one side in lanes, a tile of them for each iteration of the parallel
 // loop, while those of the other side stream past in blocks.
 struct AttentionTiling {
+    // A tile is a matrix in the memory of a group of threads, and so is a block; then only their sizes matter, and a
+    // tile is one panel. Else panels are in registers.
+    bool in_group = false;
     int lanes = 1;
     int panel_vectors = 1;  // of tokens in lanes, in registers together
     int panel_rows = 1;     // streaming tokens that meet them in registers
@@ -111,6 +116,11 @@ struct ScatterCut {
     int axis = 0;
     std::int64_t parts = 1;
     bool searched = false;  // which part an update belongs to is known when its index has been read
+    // A part looks at so many updates at once, and collects those that go there; 0: at one after the other.
+    std::int64_t chunk = 0;
+    // No parts: each element looks for its updates among all, and joins them.
+    bool pulled = false;
+    bool shared = false;  // pulled: a group of threads looks for those of one element
 };
 
 struct Schedule {

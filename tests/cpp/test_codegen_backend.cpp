@@ -72,6 +72,7 @@ public:
         machine.threads = 16;
         machine.packs_products = false;
         machine.row_bytes = codegen::msl_dialect().limits().group_bytes / 2;
+        machine.group_bytes = codegen::msl_dialect().limits().group_bytes;
         return machine;
     }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {

@@ -294,6 +294,57 @@ def test_buffers_of_results() -> None:
         ts.metal.buffer(ts.NDArray([1.0, 2.0]))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_attention_in_tiles(dtype: str) -> None:
+    """Of matrices in the memory of a group, with what is stitched to the query, and no scores outside of it."""
+    rng = np.random.default_rng(4)
+    arrays = [rng.standard_normal((2, 70, 40)).astype(dtype) for _ in range(3)]
+    graph = ts.Graph()
+    feeds = [graph.placeholder(array.shape, dtype=dtype) for array in arrays]
+    y = ts.scaled_dot_product_attention(feeds[0] * 2.0, feeds[1], feeds[2], causal=True)
+    executable = graph.compile(feeds, y, device=METAL)
+    result = np.asarray(executable.run(*arrays))
+    q, k, v = (array.astype(np.float64) for array in arrays)
+    scores = np.where(np.tri(70, dtype=bool), (2 * q @ k.swapaxes(1, 2)) / np.sqrt(40), -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ v
+    np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 if dtype == "float32" else 4e-3)
+    source = executable.source("msl")
+    assert "simdgroup_multiply_accumulate" in source
+    assert "simd_shuffle_xor" in source
+    assert any("a group of threads for each tile of" in region["schedule"] for region in executable.report().regions)
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype", "shape", "updates", "words"),
+    [
+        ("add", "float32", (3000, 40), 1500, "each part those that go there, found among 512 at once"),
+        ("add", "float32", (7,), 1100, "found among 512 at once"),
+        ("add", "int32", (50,), 1000, "each element joins the updates that name it, in a group"),
+        ("set", "float32", (300, 40), 100, "each element joins the updates that name it"),
+        ("max", "float16", (20,), 300, "each element joins the updates that name it, in a group"),
+    ],
+)
+def test_scatter_of_all_sizes(mode: str, dtype: str, shape: tuple[int, ...], updates: int, words: str) -> None:
+    """Duplicates, negative indices and such that are out of range; to the bit what one after the other gives."""
+    rng = np.random.default_rng(6)
+    data = (rng.standard_normal(shape) * 8).astype(dtype)
+    values = (rng.standard_normal((updates, *shape[1:])) * 8).astype(dtype)
+    indices = rng.integers(-shape[0] - 3, shape[0] + 3, updates).astype(np.int32)
+    expected = data.copy()
+    for index, value in zip(indices, values, strict=True):
+        if not -shape[0] <= index < shape[0]:
+            continue
+        before = expected[index]
+        expected[index] = value if mode == "set" else before + value if mode == "add" else np.maximum(before, value)
+    graph = ts.Graph()
+    feeds = [graph.placeholder(array.shape, dtype=array.dtype.name) for array in (data, indices, values)]
+    executable = graph.compile(feeds, ts.scatter(*feeds, mode=mode), device=METAL)
+    for _ in range(2):
+        np.testing.assert_array_equal(np.asarray(executable.run(data, indices, values)), expected)
+    assert words in executable.report().regions[0]["schedule"]
+
+
 def test_jobs_without_a_queue() -> None:
     graph, x, y = linear_gelu()
     array = np.ones((3, 24), np.float32)

@@ -1,0 +1,106 @@
+// The pieces of attention's kernels for machines with caches: tokens that stay in lanes, blocks of those that stream
+// past, their products. Which products make up a kernel is the business of lower_attention.cpp.
+#pragma once
+
+#include "stitch/attention_writer.h"
+
+namespace topstitch::stitch {
+
+// All products have one of two forms. Scores: for each streaming token and each token in lanes, the sum over features.
+// Gathered: for each feature and each token in lanes, the sum over streaming tokens of a feature times a weight.
+class PanelAttention : public AttentionWriter {
+public:
+    using AttentionWriter::AttentionWriter;
+
+protected:
+    // Tokens in lanes: [panel, feature, token of the panel].
+    struct Staying {
+        PackedPanels layout;
+        int buffer = -1;
+        Dim features;
+    };
+    // A block of the others: [token, feature], with room for a last panel of features.
+    struct Streaming {
+        PackedPanels layout;
+        int buffer = -1;
+        Dim features;
+    };
+    // Sums over the streaming tokens: [panel, feature, token of the panel].
+    struct Gathered {
+        PackedPanels layout;
+        int buffer = -1;
+        Dim features;
+        int rows = 1;  // of a panel
+    };
+
+    // --- Tiles of the tokens that stay.
+
+    Dim panel_columns() const { return tiling_.panel_columns(); }
+    // Of the tile.
+    void begin_own_panel();
+    // The same inside a block.
+    void meet_panel();
+    Index own_token(const Index& lane) const { return first_own_ + row_at(lane); }
+    Index row_at(const Index& lane) const { return panel_ * panel_columns() + lane; }
+
+    template <typename Body>
+    void each_lane(Body body) {
+        body(begin_loop("lane", {"lane", panel_columns(), false, true, tiling_.panel_vectors}));
+        close(1);
+    }
+
+    // With each element multiplied by `factor`, unless that is no_value.
+    Staying pack_staying(const std::string& name, int input, const Index& head, const Dim& features, ValueId factor);
+    // One number for each token of the tile.
+    int row_buffer(const std::string& name, double first);
+    Gathered begin_gathered(const std::string& name, const Dim& features, int rows);
+
+    // --- Blocks of the tokens that stream past.
+
+    Streaming begin_streaming(const std::string& name, const Dim& features, int rows);
+    void fill_streaming(const Streaming& block, int input, const Index& head);
+
+    // The tokens of the block that matter to the panel.
+    template <typename Body>
+    void each_streaming(Body body, int together = 1) {
+        forget_values();
+        body(begin_loop("t", {"t", Dim(tiling_.block), false, false, together}, streaming_limit_));
+        close(1);
+    }
+
+    // --- Scores and weights: [streaming token, lane], of one panel.
+
+    int weight_buffer(const std::string& name);
+    Index weight_at(const Index& t, const Index& lane) const { return t * panel_columns() + lane; }
+    void write_scores(int target, const Streaming& rows, const Staying& columns);
+    // A score with what the mask and causality make of it.
+    ValueId visible(ValueId score, const Index& t, const Index& lane);
+
+    // --- Sums over the streaming tokens.
+
+    // Adds those of a block; `decay`, a buffer by lane, multiplies what was there.
+    void gather(const Gathered& sums, const Streaming& rows, int weights, int decay);
+
+    // --- Results.
+
+    // What `finished` gives for (lane, sum).
+    template <typename Finish>
+    void store_gathered(const Gathered& sums, int output, Finish finished) {
+        const Index lane = begin_loop("lane", {"lane", panel_columns()}, Index(own_count_) - own_token(0));
+        const Index feature = begin_loop("feature", {"feature", sums.features, false, true, 2});
+        Indices at = row_index(own_token(lane));
+        at.push_back(feature);
+        const ValueId value = finished(lane, b_.load(sums.buffer, sums.layout.offset(panel_, lane, feature)));
+        store_result(output, at, value, loopir::no_value);
+        close(2);
+    }
+
+private:
+    Index smaller(const Index& a, const Index& b);
+    std::optional<Index> streaming_limit();
+
+    Index panel_;
+    std::optional<Index> streaming_limit_;
+};
+
+}  // namespace topstitch::stitch
