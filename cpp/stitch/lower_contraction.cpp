@@ -282,12 +282,9 @@ private:
         return factor(side);
     }
 
+    // Panels may be fewer than threads: those share out the runs of the last reduced variable, which has a loop of its
+    // own, along which the factor often lies.
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
-        const Index panel = begin_loop("panel", {"panel", side.batches * side.panels, true});
-        number = static_cast<int>(result_.scratch.size());
-        side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
-        bind(side.batch, floor_div(panel, side.panels));
-        // The last of the reduced variables has a loop of its own, along which the factor often lies.
         std::vector<VarId> outer = tiling_.reduce;
         Dim steps = 1;  // a sum of one product
         if (!outer.empty()) {
@@ -295,9 +292,13 @@ private:
             outer.pop_back();
         }
         const Dim runs = extent(outer);
-        const Index run = begin_loop("run", {"run", runs});
-        pack(side, panel, mod(panel, side.panels), 0, run * steps, steps, std::nullopt);
-        close(2);
+        const Index at = begin_loop("run", {"run", side.batches * side.panels * runs, true});
+        const Index panel = floor_div(at, runs);
+        number = static_cast<int>(result_.scratch.size());
+        side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
+        bind(side.batch, floor_div(panel, side.panels));
+        pack(side, panel, mod(panel, side.panels), 0, mod(at, runs) * steps, steps, std::nullopt);
+        close(1);
         return finish(name);
     }
     Dim packed_size(const Side& side) const {

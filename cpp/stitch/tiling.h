@@ -63,7 +63,9 @@ private:
     bool shares_window() const;
     std::optional<Tiling> choose_staged(Tiling classified) const;
     Candidate window_in_rows(const Tiling& classified) const;
+    bool runs_over_stage(VarId lane) const;
     std::optional<Candidate> window_in_lanes(const Tiling& classified) const;
+    std::optional<Candidate> window_in_both(const Tiling& classified) const;
     std::optional<Candidate> batch_in_lanes(const Tiling& classified) const;
     double finish(const Tiling& tiling) const;
     // Loads for each row, for each vector of columns, and for each vector of results in one step of the sum.
