@@ -358,7 +358,6 @@ private:
 
     void fuse_sums() {
         plan_.fused_.assign(kernel_.instrs.size(), false);
-        if (!target_.fma || !target_.fuse) return;
         const std::vector<int> uses = loopir::count_uses(kernel_);
         fuse_sums(kernel_.body, uses);
     }
@@ -371,9 +370,9 @@ private:
                 fuse_sums(loop->body.front(), uses);
             } else if (const auto* let = std::get_if<Let>(&stmt)) {
                 const Instr& i = instr(let->value);
-                if (i.op == ScalarOp::mul && is_floating(i.type) && uses[static_cast<std::size_t>(let->value)] == 1) {
-                    products.push_back(let->value);
-                }
+                const bool fused = (i.op == ScalarOp::mul && is_floating(i.type) && target_.fma && target_.fuse) ||
+                                   i.op == ScalarOp::dot_pairs;
+                if (fused && uses[static_cast<std::size_t>(let->value)] == 1) products.push_back(let->value);
             } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
                 const bool sum = kernel_.accumulators[static_cast<std::size_t>(accumulate->accumulator)].combiner ==
                                  loopir::Combiner::sum;

@@ -33,6 +33,8 @@ private:
     bool find_contraction();
     bool is_invariant_factor(int factor) const;  // the same in all iterations of the loop around
     bool too_many_buffers() const;
+    std::optional<DType> find_pairs() const;
+    std::int64_t packed_bytes(const Tiling& tiling) const;  // of an element of a packed factor
     // Which variables of the region the marked own variables of the contraction are made of.
     std::vector<bool> over_region_vars(const std::vector<bool>& own) const;
     std::int64_t stride(const Index& offset, VarId var) const;  // 0 when it has none
