@@ -161,6 +161,9 @@ std::variant<Source, Refusal> emit(const Kernel& kernel, const Dialect& dialect,
     const auto refused = [&](const std::string& reason) {
         return Refusal{concat("kernel ", kernel.name, " has no ", dialect.name(), " form: ", reason)};
     };
+    if (std::any_of(ready.instrs.begin(), ready.instrs.end(),
+                    [](const loopir::Instr& i) { return i.op == loopir::ScalarOp::dot_pairs; }))
+        return refused("its factors are packed in pairs");
     const auto is_bound = [](const BufferParam& buffer) { return buffer.role != BufferParam::Role::local; };
     const auto bound = std::count_if(ready.buffers.begin(), ready.buffers.end(), is_bound);
     const std::vector<Dim> sizes = loopir::size_params(ready);

@@ -67,6 +67,8 @@ public:
         machine.vector_bytes = target.vector_bytes;
         machine.vector_registers = target.vector_registers;
         machine.threads = cpu::num_threads();
+        machine.int16_pairs = target.int16_pairs;
+        machine.bfloat16_pairs = target.bfloat16_pairs;
         machine.l2_bytes = target.l2_bytes;
         machine.l3_bytes = target.l3_bytes;
         return machine;

@@ -54,17 +54,21 @@ void Emitter::emit(const loopir::Loop& loop) {
         position = phase.end;
     };
     if (shape.step() > 1) run(shape.lanes, shape.copies, true);
+    if (position == end) return;
+    // The last group begins early, and does again what the one before it did.
+    const bool begins_early = shape.repeatable && !loop.parallel && !loop.limit && loop.extent.is_known();
+    const auto finish_early = [&](int lanes, int copies) {
+        if (loop.extent.value() % (lanes * copies) == 0) return;
+        position = code_.number(loop.extent.value() - lanes * copies);
+        run(lanes, copies, false);
+    };
     if (shape.lanes == 1) {
+        if (begins_early && shape.copies > 1) return finish_early(1, shape.copies);
         if (shape.repeats > 1) run(1, 1, true, shape.repeats);
         run(1, 1, false);
-    } else if (position == end) {
-        return;
-    } else if (shape.repeatable && !loop.parallel && !loop.limit && loop.extent.is_known()) {
-        // The last vector begins early, and does again what the one before it did.
+    } else if (begins_early) {
         if (shape.copies > 1) run(shape.lanes, 1, true);
-        if (loop.extent.value() % shape.lanes == 0) return;
-        position = code_.number(loop.extent.value() - shape.lanes);
-        run(shape.lanes, 1, false);
+        finish_early(shape.lanes, 1);
     } else if (can_mask(shape)) {
         Phase rest{shape.lanes, 1, 1, true, position, end};
         const auto steps = number_of_steps(position, end, 1);

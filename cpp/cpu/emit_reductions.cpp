@@ -59,8 +59,10 @@ void Emitter::emit(const loopir::Accumulate& accumulate) {
         AccValue sum{nullptr, nullptr};
         if (fused) {
             const loopir::Instr& product = instr(accumulate.value);
-            sum.value = scalar_.fma(value_in(copies(product.args[0]), id, lanes),
-                                    value_in(copies(product.args[1]), id, lanes), old.value);
+            Value* a = value_in(copies(product.args[0]), id, lanes);
+            Value* b = value_in(copies(product.args[1]), id, lanes);
+            sum.value = product.op == loopir::ScalarOp::dot_pairs ? scalar_.add_pairs(old.value, a, b, product.memory)
+                                                                  : scalar_.fma(a, b, old.value);
         } else {
             AccValue added{value_in(copies(accumulate.value), id, lanes), nullptr};
             if (old.position != nullptr) added.position = value_in(copies(accumulate.position), id, lanes);

@@ -93,6 +93,8 @@ Value* ScalarEmitter::emit(const Instr& instr, DType operand, llvm::ArrayRef<Val
             return to_bits16(args[0], instr.memory);
         case ScalarOp::from_bits16:
             return from_bits16(args[0], instr.memory);
+        case ScalarOp::dot_pairs:
+            return dot_pairs(args[0], args[1], instr.memory);
         case ScalarOp::round_to:
             return from_bits16(to_bits16(args[0], instr.memory), instr.memory);
         default:

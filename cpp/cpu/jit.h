@@ -39,8 +39,10 @@ struct TargetInfo {
     int vector_bytes = 16;
     int vector_registers = 16;
     bool fma = false;
-    bool fuse = true;            // multiply-adds of the program are rounded once, where there is an instruction for it
-    int optimization_level = 1;  // 0: quick to compile
+    bool int16_pairs = false;     // instructions multiply pairs of factors and add them up: to int32
+    bool bfloat16_pairs = false;  // to float32
+    bool fuse = true;             // multiply-adds of the program are rounded once, where there is an instruction for it
+    int optimization_level = 1;   // 0: quick to compile
     std::int64_t l1_bytes = 32 << 10;
     std::int64_t l2_bytes = 512 << 10;
     std::int64_t l3_bytes = 8 << 20;

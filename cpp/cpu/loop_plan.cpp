@@ -27,6 +27,9 @@ namespace {
 // Copies of all enclosing loops together: more than the registers of any target.
 constexpr int most_copies = 32;
 constexpr int repeats = 4;
+// Of the loops around a loop whose iterations are repeated. Panels that fill the registers have work enough in each
+// step, and what neighbouring steps of a window share would be kept in registers that they do not have.
+constexpr int most_copies_repeated = 8;
 constexpr std::size_t most_crossing = 16;  // values in the body of a loop whose iterations cross lanes
 constexpr std::size_t most_repeated = 8;   // values in the body of a loop whose iterations are repeated
 
@@ -172,7 +175,10 @@ private:
             }
         }
         const int crossing = crossing_lanes(loop, contents);
-        if (crossing > 0) shape.copies = crossing;
+        if (crossing > 0) {
+            shape.copies = crossing;
+            shape.repeatable = is_repeatable(contents);
+        }
         if (shape.step() > 1) {
             for (LocalPlace& place : plan_.locals_) {
                 if (!private_to(loop, contents, place.buffer)) continue;
@@ -180,7 +186,8 @@ private:
                 place.factor *= shape.step();
             }
         }
-        if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel) shape.repeats = repeats_of(loop, contents);
+        if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel && copies_around <= most_copies_repeated)
+            shape.repeats = repeats_of(loop, contents);
         if (loop.parallel) plan_.granularity_ = shape.step();
         const int copies = copies_around * shape.copies;
         plan_.shapes_[&loop] = std::move(shape);
@@ -351,7 +358,6 @@ private:
 
     void fuse_sums() {
         plan_.fused_.assign(kernel_.instrs.size(), false);
-        if (!target_.fma || !target_.fuse) return;
         const std::vector<int> uses = loopir::count_uses(kernel_);
         fuse_sums(kernel_.body, uses);
     }
@@ -364,9 +370,9 @@ private:
                 fuse_sums(loop->body.front(), uses);
             } else if (const auto* let = std::get_if<Let>(&stmt)) {
                 const Instr& i = instr(let->value);
-                if (i.op == ScalarOp::mul && is_floating(i.type) && uses[static_cast<std::size_t>(let->value)] == 1) {
-                    products.push_back(let->value);
-                }
+                const bool fused = (i.op == ScalarOp::mul && is_floating(i.type) && target_.fma && target_.fuse) ||
+                                   i.op == ScalarOp::dot_pairs;
+                if (fused && uses[static_cast<std::size_t>(let->value)] == 1) products.push_back(let->value);
             } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
                 const bool sum = kernel_.accumulators[static_cast<std::size_t>(accumulate->accumulator)].combiner ==
                                  loopir::Combiner::sum;

@@ -31,6 +31,8 @@ public:
     // argmin, argmax: is `value` better than `best` (loopir::replaces)?
     llvm::Value* replaces(loopir::Combiner combiner, DType type, llvm::Value* value, llvm::Value* best);
     llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+    // sum + dot_pairs(a, b)
+    llvm::Value* add_pairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b, DType memory);
 
     const TargetFeatures& features() const { return features_; }
 
@@ -49,6 +51,10 @@ private:
     llvm::Value* divide_as_floats(bool is_signed, llvm::Value* a, llvm::Value* b);
     llvm::Value* shift(bool left, bool is_signed, llvm::Value* a, llvm::Value* count);
     llvm::Value* cast(llvm::Value* a, DType from, DType to);
+
+    // emit_pairs.cpp
+    llvm::Value* dot_pairs(llvm::Value* a, llvm::Value* b, DType memory);
+    llvm::Value* dot_of_halves(llvm::Value* a, llvm::Value* b, DType memory);
 
     // emit_half.cpp: between 16 bits (i16) and float32.
     llvm::Value* to_bits16(llvm::Value* a, DType memory);

@@ -90,6 +90,9 @@ TargetInfo describe(const std::string& cpu, const std::string& features) {
         target.vector_bytes = avx512 ? 64 : has("avx2") ? 32 : 16;
         target.vector_registers = avx512 ? 32 : 16;
         target.fma = has("fma") || avx512;
+        target.int16_pairs = true;  // since SSE2
+        // Where Intel has the instruction, it takes twice as long as the float32 multiply-adds that it replaces.
+        target.bfloat16_pairs = avx512 && has("avx512bf16") && cpu.starts_with("znver");
     } else {
         target.vector_bytes = 16;
         target.vector_registers = 32;
@@ -142,6 +145,9 @@ TargetFeatures features_of(const TargetInfo& target) {
     const auto info = subtarget(target.cpu, target.features);
     const auto has = [&](const char* feature) { return info->checkFeatures(concat("+", feature)); };
     TargetFeatures features;
+    features.int16_pairs = target.int16_pairs;
+    features.bfloat16_pairs = target.bfloat16_pairs;
+    features.vector_lanes = static_cast<unsigned>(target.vector_bytes) / 4;
     if (native_triple().isX86()) {
         features.rounding = has("sse4.1");
         features.half = has("f16c");

@@ -23,6 +23,10 @@ struct TargetFeatures {
     bool rounding = false;      // floor, trunc, ... are instructions
     bool half = false;          // conversions between float16 and float32 are instructions
     bool masked_words = false;  // vector loads and stores of 32- and 64-bit elements under a mask
+    // Sums of products of pairs are instructions, for vectors of up to so many lanes.
+    bool int16_pairs = false;
+    bool bfloat16_pairs = false;
+    unsigned vector_lanes = 4;  // of 32 bits
     bool masked_bytes = false;  // the same for 8- and 16-bit elements
 };
 TargetFeatures features_of(const TargetInfo& target);

@@ -186,12 +186,14 @@ ValueId Builder::op(ScalarOp op, ValueId a, ValueId b, ValueId c) {
     return known != no_value ? known : insert(result);
 }
 
-ValueId Builder::convert(ScalarOp op, ValueId operand, DType type, DType memory) {
+ValueId Builder::convert(ScalarOp op, ValueId operand, DType type, DType memory, ValueId second) {
     check_open(operand);
+    if (second != no_value) check_open(second);
     Instr instr;
     instr.op = op;
     instr.type = type;
     instr.args[0] = operand;
+    instr.args[1] = second;
     instr.memory = memory;
     if (std::string error = type_error(kernel_, instr); !error.empty()) {
         throw InternalError(concat("builder: ", info(op).name, ": ", error));
@@ -218,6 +220,10 @@ ValueId Builder::to_bits16(ValueId a, DType memory) {
 
 ValueId Builder::from_bits16(ValueId a, DType memory) {
     return convert(ScalarOp::from_bits16, a, DType::float32, memory);
+}
+
+ValueId Builder::dot_pairs(ValueId a, ValueId b, DType memory) {
+    return convert(ScalarOp::dot_pairs, a, memory == DType::int16 ? DType::int32 : DType::float32, memory, b);
 }
 
 ValueId Builder::index_value(const Index& index) {

@@ -24,6 +24,7 @@ public:
     ValueId round_to(ValueId a, DType memory);
     ValueId to_bits16(ValueId a, DType memory);
     ValueId from_bits16(ValueId a, DType memory);
+    ValueId dot_pairs(ValueId a, ValueId b, DType memory);
     ValueId index_value(const Index& index);  // int64
     // Loads from inputs are pure; loads from locals and from buffers that the kernel writes stay in order.
     ValueId load(int buffer, const Index& index, ValueId guard = no_value);
@@ -63,7 +64,7 @@ private:
         std::optional<Index> limit;
         std::vector<ValueId> values;  // to forget when the scope closes
     };
-    ValueId convert(ScalarOp op, ValueId operand, DType type, DType memory);
+    ValueId convert(ScalarOp op, ValueId operand, DType type, DType memory, ValueId second = no_value);
     ValueId insert(Instr instr);
     ValueId insert_read(Instr instr);  // of what statements change: in order, in the innermost loop
     ValueId place(Instr instr, int depth, bool shareable);

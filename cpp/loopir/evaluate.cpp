@@ -327,6 +327,19 @@ float from_bits16(std::uint16_t bits, DType memory) {
     return memory == DType::float16 ? half_to_float(bits) : bfloat_to_float(bits);
 }
 
+Scalar dot_pairs(std::uint32_t a, std::uint32_t b, DType memory) {
+    const auto low = [](std::uint32_t word) { return static_cast<std::uint16_t>(word); };
+    const auto high = [](std::uint32_t word) { return static_cast<std::uint16_t>(word >> 16); };
+    if (memory == DType::bfloat16) {
+        return Scalar::of(bfloat_to_float(low(a)) * bfloat_to_float(low(b)) +
+                          bfloat_to_float(high(a)) * bfloat_to_float(high(b)));
+    }
+    const auto product = [](std::uint16_t x, std::uint16_t y) {
+        return std::int64_t{static_cast<std::int16_t>(x)} * static_cast<std::int16_t>(y);
+    };
+    return Scalar::of(static_cast<std::int32_t>(product(low(a), low(b)) + product(high(a), high(b))));
+}
+
 Scalar compare(ScalarOp op, DType type, Scalar a, Scalar b) {
     return with_type(type, [&](auto zero) {
         using T = decltype(zero);
@@ -401,6 +414,8 @@ Scalar evaluate_scalar(const Instr& instr, DType operand, const std::array<Scala
             return Scalar::of(to_bits16(args[0].as<float>(), instr.memory));
         case ScalarOp::from_bits16:
             return Scalar::of(from_bits16(args[0].as<std::uint16_t>(), instr.memory));
+        case ScalarOp::dot_pairs:
+            return dot_pairs(args[0].as<std::uint32_t>(), args[1].as<std::uint32_t>(), instr.memory);
         default:
             break;
     }

@@ -45,6 +45,9 @@ enum class ScalarOp : std::uint8_t {
     bitcast,     // same size
     to_bits16,   // float32 -> uint16: the bits of payload `memory` (float16, bfloat16)
     from_bits16, // the inverse
+    dot_pairs,   // two uint32 words of pairs of payload `memory`, low half first: the sum of the pairs' products;
+                 // int16 -> int32, wrapping; bfloat16 -> float32, rounded as a target likes, which may take subnormal
+                 // elements for 0
     // Math: float32 or float64; expanded into the above where the target has no instruction.
     exp, exp2, exp10, expm1, log, log2, log10, log1p,
     sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,

@@ -171,6 +171,7 @@ V expand(Emit& emit, const Instr& instr) {
         case ScalarOp::bitcast:
         case ScalarOp::to_bits16:
         case ScalarOp::from_bits16:
+        case ScalarOp::dot_pairs:
             break;
     }
     throw InternalError(concat("expand_math: no expansion of ", info(instr.op).name));

@@ -169,6 +169,7 @@ private:
             case ScalarOp::round_to:
             case ScalarOp::to_bits16:
             case ScalarOp::from_bits16:
+            case ScalarOp::dot_pairs:
                 text += concat(" ", name_of(instr.memory));
                 break;
             default:

@@ -21,14 +21,14 @@ constexpr ScalarOpInfo op_table[] = {
     {"xor", 2, false},      {"not", 1, false},       {"shl", 2, false},         {"shr", 2, false},
     {"popcount", 1, false}, {"eq", 2, false},        {"ne", 2, false},          {"lt", 2, false},
     {"le", 2, false},       {"select", 3, false},    {"cast", 1, false},        {"round_to", 1, false},
-    {"bitcast", 1, false},  {"to_bits16", 1, false}, {"from_bits16", 1, false}, {"exp", 1, true},
-    {"exp2", 1, true},      {"exp10", 1, true},      {"expm1", 1, true},        {"log", 1, true},
-    {"log2", 1, true},      {"log10", 1, true},      {"log1p", 1, true},        {"sin", 1, true},
-    {"cos", 1, true},       {"tan", 1, true},        {"asin", 1, true},         {"acos", 1, true},
-    {"atan", 1, true},      {"sinh", 1, true},       {"cosh", 1, true},         {"tanh", 1, true},
-    {"asinh", 1, true},     {"acosh", 1, true},      {"atanh", 1, true},        {"erf", 1, true},
-    {"erfc", 1, true},      {"rsqrt", 1, true},      {"cbrt", 1, true},         {"pow", 2, true},
-    {"atan2", 2, true},
+    {"bitcast", 1, false},  {"to_bits16", 1, false}, {"from_bits16", 1, false}, {"dot_pairs", 2, false},
+    {"exp", 1, true},       {"exp2", 1, true},       {"exp10", 1, true},        {"expm1", 1, true},
+    {"log", 1, true},       {"log2", 1, true},       {"log10", 1, true},        {"log1p", 1, true},
+    {"sin", 1, true},       {"cos", 1, true},        {"tan", 1, true},          {"asin", 1, true},
+    {"acos", 1, true},      {"atan", 1, true},       {"sinh", 1, true},         {"cosh", 1, true},
+    {"tanh", 1, true},      {"asinh", 1, true},      {"acosh", 1, true},        {"atanh", 1, true},
+    {"erf", 1, true},       {"erfc", 1, true},       {"rsqrt", 1, true},        {"cbrt", 1, true},
+    {"pow", 2, true},       {"atan2", 2, true},
 };
 static_assert(std::size(op_table) == static_cast<std::size_t>(ScalarOp::atan2) + 1, "one row for each ScalarOp");
 
@@ -118,6 +118,7 @@ TypeClass type_class(ScalarOp op) {
         case ScalarOp::bitcast:
         case ScalarOp::to_bits16:
         case ScalarOp::from_bits16:
+        case ScalarOp::dot_pairs:
             return TypeClass::conversion;
     }
     return TypeClass::source;
@@ -191,6 +192,17 @@ std::string source_error(const Kernel& kernel, const Instr& instr) {
         default:
             return "";
     }
+}
+
+std::string pairs_error(const Kernel& kernel, const Instr& instr) {
+    if (instr.memory != DType::int16 && instr.memory != DType::bfloat16)
+        return expected("the format", instr.memory, "int16 or bfloat16");
+    for (int k = 0; k < 2; ++k) {
+        const DType operand = kernel.instrs[static_cast<std::size_t>(instr.args[k])].type;
+        if (operand != DType::uint32) return expected("the operand", operand, "uint32");
+    }
+    const DType result = instr.memory == DType::int16 ? DType::int32 : DType::float32;
+    return instr.type == result ? "" : expected("the result", instr.type, name_of(result));
 }
 
 std::string conversion_error(const Instr& instr, DType operand) {
@@ -316,6 +328,7 @@ std::string type_error(const Kernel& kernel, const Instr& instr) {
     if (rule == TypeClass::source) return source_error(kernel, instr);
 
     auto operand = [&](int k) { return kernel.instrs[static_cast<std::size_t>(instr.args[k])].type; };
+    if (instr.op == ScalarOp::dot_pairs) return pairs_error(kernel, instr);
     if (rule == TypeClass::conversion) return conversion_error(instr, operand(0));
 
     const int first = rule == TypeClass::select ? 1 : 0;

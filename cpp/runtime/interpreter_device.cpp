@@ -41,7 +41,11 @@ public:
         return info;
     }
     // A common machine, so that schedules have lanes, tiles and split reductions here too.
-    stitch::Machine machine() const override { return {32, 16, 2, 512 << 10, 8 << 20}; }
+    stitch::Machine machine() const override {
+        stitch::Machine machine{32, 16, 2, 512 << 10, 8 << 20};
+        machine.int16_pairs = machine.bfloat16_pairs = true;
+        return machine;
+    }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions&) override {
         Compiled result;
         for (const loopir::Kernel& kernel : kernels)

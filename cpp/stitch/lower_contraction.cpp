@@ -42,6 +42,8 @@ public:
             if (access(op).is_reduce) contraction_ = op;
         }
         type_ = compute_type(dtype(contraction_));
+        packed_type_ = tiling_.pairs ? DType::uint32 : type_;
+        together_ = tiling_.pairs ? 2 : 1;
         batches_ = extent(tiling_.batch);
         reduce_ = extent(tiling_.reduce);
         rows_ = side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, tiling_.panel_rows,
@@ -115,6 +117,7 @@ public:
         block_ = begin_loop("block", {"block", share});
         first_outer_ = (split_ * share + block_) * Dim(tiling_.block / inner_);
         first_reduced_ = first_outer_ * Dim(inner_);
+        first_step_ = tiling_.pairs ? (split_ * share + block_) * Dim(block_steps()) : first_reduced_;
         if (tiling_.packed) {
             if (!rows_.once && !is_staged(rows_)) pack_in_tile(rows_);
             if (!columns_.once && !is_staged(columns_)) pack_in_tile(columns_);
@@ -231,32 +234,41 @@ private:
 
     // --- Packed factors.
 
+    // Steps of the sum, each of which takes one product or a pair.
+    Dim steps_of(const Dim& products) const { return ceil_div(products, Dim(together_)); }
+    std::int64_t block_steps() const { return (tiling_.block + together_ - 1) / together_; }
+    std::optional<Index> step_limit() const {
+        const std::optional<Index> limit = reduced_limit();
+        if (!limit || together_ == 1) return limit;
+        return floor_div(*limit + Index(together_ - 1), Dim(together_));
+    }
+
     // Elements that lie along the reduced axis are read side by side: a power of two between them would put them all
     // into the same lines of the cache.
     Dim packed_depth(const Side& side) const {
         const std::int64_t padding = !side.in_lanes ? row_padding : is_packed_in_vectors(side) ? step_padding : 0;
-        return (side.once ? reduce_ : Dim(tiling_.block)) + Dim(padding);
+        return (side.once ? steps_of(reduce_) : Dim(block_steps())) + Dim(padding);
     }
 
     // Rows along memory whose panels are no whole vectors: each step is written as if they were, and the next one
     // replaces what is too much.
     bool is_packed_in_vectors(const Side& side) const {
-        const bool fits = tiling_.block % packed_steps == 0 && whole_vectors(side) <= (1 + step_padding) * side.panel;
+        const bool fits = block_steps() % packed_steps == 0 && whole_vectors(side) <= (1 + step_padding) * side.panel;
         return side.in_lanes && !side.once && side.panel % tiling_.lanes != 0 && fits;
     }
     std::int64_t whole_vectors(const Side& side) const {
         return (side.panel + tiling_.lanes - 1) / tiling_.lanes * tiling_.lanes;
     }
     void pack_in_vectors(Side& side) {
-        const Index group = begin_loop("group", {"group", Dim(tiling_.block / packed_steps)});
+        const Index group = begin_loop("group", {"group", Dim(block_steps() / packed_steps)});
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
-        std::optional<Index> limit = reduced_limit();
+        std::optional<Index> limit = step_limit();
         if (limit) limit = *limit - group * Dim(packed_steps);
         const Index k = group * Dim(packed_steps) + begin_loop("k", {"k", Dim(packed_steps)}, limit);
         const Index element = begin_loop("e", {"e", Dim(whole_vectors(side)), false, true, 1});
         const Index at = (side.first_panel + panel) * Dim(side.panel) + element;
         guard_ = b_.op(ScalarOp::lt, b_.index_value(at), b_.index_value(Index(side.extent)));
-        b_.store(side.buffer, layout(side).offset(panel, element, k), element_of(side, at, first_reduced_ + k));
+        b_.store(side.buffer, layout(side).offset(panel, element, k), step_of(side, at, first_reduced_, k));
         guard_ = no_value;
         close(4);
     }
@@ -271,10 +283,43 @@ private:
                    [&](const Index& element, const Index& k) {
                        const Index at = panel * Dim(side.panel) + element;
                        guard_ = inside(side, at);
-                       const ValueId value = element_of(side, at, first_reduced + k);
+                       const ValueId value = step_of(side, at, first_reduced, k);
                        guard_ = no_value;
                        return value;
                    });
+    }
+    // What one step of the sum takes of an element of a panel.
+    ValueId step_of(const Side& side, const Index& at, const Index& first_reduced, const Index& step) {
+        const Index reduced = first_reduced + step * Dim(together_);
+        const ValueId low = element_of(side, at, reduced);
+        if (!tiling_.pairs) return low;
+        // An odd sum ends with half a pair.
+        const ValueId outer_guard = guard_;
+        ValueId exists = no_value;
+        if (!reduce_.is_known() || reduce_.value() % 2 != 0) {
+            exists = b_.op(ScalarOp::lt, b_.index_value(reduced + 1), b_.index_value(Index(reduce_)));
+            guard_ = ops::both(b_, guard_, exists);
+        }
+        ValueId high = element_of(side, at, reduced + 1);
+        guard_ = outer_guard;
+        if (exists != no_value) high = b_.select(exists, high, b_.constant(0, b_.type(high)));
+        return pair_of(low, high);
+    }
+    // The low half of the word comes first.
+    ValueId pair_of(ValueId low, ValueId high) {
+        const auto number = [this](std::int64_t bits) { return b_.constant_int(bits, DType::uint32); };
+        if (tiling_.pairs == DType::int16) {
+            low = b_.op(ScalarOp::bit_and, b_.cast(low, DType::uint32), number(0xffff));
+            high = b_.op(ScalarOp::shl, b_.cast(high, DType::uint32), number(16));
+        } else {
+            // Numbers that are bfloat16 already have no other bits.
+            const auto bits = [this](ValueId value) {
+                return b_.bitcast(b_.round_to(value, DType::bfloat16), DType::uint32);
+            };
+            low = b_.op(ScalarOp::shr, bits(low), number(16));
+            high = bits(high);
+        }
+        return b_.op(ScalarOp::bit_or, low, high);
     }
     ValueId element_of(const Side& side, const Index& at, const Index& reduced) {
         bind(side.vars, at);
@@ -282,22 +327,26 @@ private:
         return factor(side);
     }
 
+    // Panels may be fewer than threads: those share out the runs of the last reduced variable, which has a loop of its
+    // own, along which the factor often lies.
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
-        const Index panel = begin_loop("panel", {"panel", side.batches * side.panels, true});
-        number = static_cast<int>(result_.scratch.size());
-        side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), true);
-        bind(side.batch, floor_div(panel, side.panels));
-        // The last of the reduced variables has a loop of its own, along which the factor often lies.
         std::vector<VarId> outer = tiling_.reduce;
         Dim steps = 1;  // a sum of one product
-        if (!outer.empty()) {
+        if (tiling_.pairs) {
+            steps = steps_of(reduce_);
+            outer.clear();
+        } else if (!outer.empty()) {
             steps = extent({outer.back()});
             outer.pop_back();
         }
         const Dim runs = extent(outer);
-        const Index run = begin_loop("run", {"run", runs});
-        pack(side, panel, mod(panel, side.panels), 0, run * steps, steps, std::nullopt);
-        close(2);
+        const Index at = begin_loop("run", {"run", side.batches * side.panels * runs, true});
+        const Index panel = floor_div(at, runs);
+        number = static_cast<int>(result_.scratch.size());
+        side.buffer = scratch_buffer(side.name, number, packed_type_, packed_size(side), true);
+        bind(side.batch, floor_div(panel, side.panels));
+        pack(side, panel, mod(panel, side.panels), 0, mod(at, runs) * steps, steps, std::nullopt);
+        close(1);
         return finish(name);
     }
     Dim packed_size(const Side& side) const {
@@ -305,10 +354,10 @@ private:
     }
 
     void pack_in_tile(Side& side) {
-        side.buffer = local_buffer(side.name, type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
+        side.buffer = local_buffer(side.name, packed_type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
         if (is_packed_in_vectors(side)) return pack_in_vectors(side);
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
-        pack(side, panel, side.first_panel + panel, first_reduced_, 0, Dim(tiling_.block), reduced_limit());
+        pack(side, panel, side.first_panel + panel, first_reduced_, 0, Dim(block_steps()), step_limit());
         close(1);
     }
 
@@ -322,9 +371,9 @@ private:
 
     ValueId packed_value(Side& side, int number, const Index& panel, const Index& element, const Index& k) {
         if (!side.once) return b_.load(side.buffer, layout(side).offset(panel, element, k));
-        if (side.buffer < 0) side.buffer = scratch_buffer(side.name, number, type_, packed_size(side), false);
+        if (side.buffer < 0) side.buffer = scratch_buffer(side.name, number, packed_type_, packed_size(side), false);
         const Index number_of_panel = joint(side.batch) * side.panels + side.first_panel + panel;
-        return b_.load(side.buffer, layout(side).offset(number_of_panel, element, first_reduced_ + k));
+        return b_.load(side.buffer, layout(side).offset(number_of_panel, element, first_step_ + k));
     }
 
     // --- The product.
@@ -342,8 +391,9 @@ private:
         }
         const ValueId value = sum_over_block([&](const Index& k) {
             const ValueId left = is_staged(rows_) ? staged_value() : packed_value(rows_, shared_.rows, row_panel, i, k);
-            return b_.mul(left, is_staged(columns_) ? staged_value()
-                                                    : packed_value(columns_, shared_.columns, column_panel, j, k));
+            const ValueId right =
+                is_staged(columns_) ? staged_value() : packed_value(columns_, shared_.columns, column_panel, j, k);
+            return tiling_.pairs ? b_.dot_pairs(left, right, *tiling_.pairs) : b_.mul(left, right);
         });
         if (tiling_.in_registers) {
             guard_ = ops::both(b_, inside(rows_, row), inside(columns_, column));
@@ -396,8 +446,8 @@ private:
 
     template <typename Product>
     ValueId sum_over_block(Product product) {
+        if (!tiling_.staged()) return sum_of_products(type_, Dim(block_steps()), step_limit(), product);
         const Dim steps = tiling_.block / inner_;
-        if (!tiling_.staged()) return sum_of_products(type_, steps, reduced_limit(), product);
         const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
         b_.init_acc(sum);
         const Index k = begin_loop("k", {"k", steps}, reduced_limit());
@@ -580,12 +630,15 @@ private:
     SharedScratch& shared_;
     OpId contraction_ = -1;
     DType type_ = DType::float32;
+    DType packed_type_ = DType::float32;
+    std::int64_t together_ = 1;  // products in one step of the sum
     Dim batches_, reduce_;
     Side rows_, columns_;
     std::vector<Index> vars_;  // of the region
     Index batch_ = 0, split_ = 0, block_ = 0;
     std::int64_t inner_ = 1;                     // products of the reduced variables with loops of their own
     Index first_outer_ = 0, first_reduced_ = 0;  // of the block: without and with those
+    Index first_step_ = 0;                       // of the block
     int sums_ = -1, waiting_ = -1;
     std::vector<StageDigit> stage_;
     Indices positions_;  // of the window, over the region's variables

@@ -21,6 +21,9 @@ struct Machine {
     // Factors of contractions are packed into tiles for the caches; else the loops are left as they are, for the back
     // end to make tiles of.
     bool packs_products = true;
+    // Instructions multiply pairs of 16-bit factors and add them up, to int32 or float32.
+    bool int16_pairs = false;
+    bool bfloat16_pairs = false;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();
     // Memory that a group of threads shares, in which the back end multiplies matrices; 0: there are no such groups.
@@ -55,6 +58,9 @@ struct Tiling {
     int panel_rows = 1;
     int panel_vectors = 1;
     int lanes = 1;
+    // Both factors are packed in this type, int16 or bfloat16, and neighbouring steps of the sum in pairs, which one
+    // instruction multiplies and adds up.
+    std::optional<DType> pairs;
     // A tile: so many panels in each direction.
     std::int64_t row_panels = 1;
     std::int64_t column_panels = 1;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "stitch/value_range.h"
+
 namespace topstitch::stitch {
 
 namespace {
@@ -18,6 +20,7 @@ constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
 constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
 constexpr std::int64_t max_block = 256;
+constexpr std::int64_t block_alignment = 16;
 constexpr std::int64_t min_reduce_of_waiting = 256;  // for results that are finished tile by tile
 constexpr std::int64_t min_panels_in_row = 8;        // of those
 constexpr double max_register_cost = 8;              // of what the sums go through while they fill the registers
@@ -63,6 +66,22 @@ bool TilingChooser::find_contraction() {
 
 bool TilingChooser::is_invariant_factor(int factor) const {
     return access(contraction_).invariant_factors[static_cast<std::size_t>(factor)];
+}
+
+// The type in which pairs of factors are multiplied by one instruction, if all of their numbers fit into it.
+std::optional<DType> TilingChooser::find_pairs() const {
+    const DType result = program_.graph->type({contraction_, 0}).dtype;
+    if (machine_.bfloat16_pairs && result == DType::bfloat16) return DType::bfloat16;
+    if (!machine_.int16_pairs || result != DType::int32) return std::nullopt;
+    const std::vector<TensorRef>& inputs = program_.graph->op(contraction_).inputs;
+    const bool fit = std::all_of(inputs.begin(), inputs.begin() + 2, [this](TensorRef input) {
+        return value_range(*program_.graph, input).fits(DType::int16);
+    });
+    return fit ? std::optional(DType::int16) : std::nullopt;
+}
+
+std::int64_t TilingChooser::packed_bytes(const Tiling& tiling) const {
+    return static_cast<std::int64_t>(size_of(tiling.pairs.value_or(compute_type(type_))));
 }
 
 // Packed factors and split sums take three buffers more.
@@ -159,6 +178,7 @@ std::optional<Tiling> TilingChooser::run() {
         if (!columns_contiguous_) return std::nullopt;
         choose_direct(tiling, rows, columns, reduce);
     } else {
+        tiling.pairs = find_pairs();
         choose_panel(tiling, rows, columns);
         choose_blocks(tiling, rows, columns, reduce);
     }
@@ -265,12 +285,14 @@ void TilingChooser::choose_direct(Tiling& tiling, std::int64_t rows, std::int64_
 }
 
 void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
-    const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
+    const std::int64_t bytes = packed_bytes(tiling);
     const bool known =
         std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
     tiling.one_block = known && reduce <= max_one_block;
     const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(reduce, max_block);
     tiling.block = known ? ceil_div(reduce, blocks) : max_block;
+    // Blocks begin with a whole pair, and with whole vectors of steps.
+    if (!tiling.one_block) tiling.block = ceil_div(tiling.block, block_alignment) * block_alignment;
 
     tiling.in_registers = tiling.one_block && finished_in_registers(tiling);
     const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
@@ -349,6 +371,7 @@ std::string str(const Tiling& tiling, const Region& region) {
     if (!tiling.batch.empty()) text += concat(", batch ", extents(tiling.batch));
     text += concat("; panels of ", tiling.panel_rows, " by ", tiling.panel_columns(), ", tiles of ",
                    tiling.row_panels * tiling.panel_rows, " by ", tiling.column_panels * tiling.panel_columns());
+    if (tiling.pairs) text += concat(", pairs of ", name_of(*tiling.pairs));
     if (!tiling.one_block) text += concat(", blocks of ", tiling.block);
     if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
     if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";

@@ -33,6 +33,8 @@ private:
     bool find_contraction();
     bool is_invariant_factor(int factor) const;  // the same in all iterations of the loop around
     bool too_many_buffers() const;
+    std::optional<DType> find_pairs() const;
+    std::int64_t packed_bytes(const Tiling& tiling) const;  // of an element of a packed factor
     // Which variables of the region the marked own variables of the contraction are made of.
     std::vector<bool> over_region_vars(const std::vector<bool>& own) const;
     std::int64_t stride(const Index& offset, VarId var) const;  // 0 when it has none
@@ -63,7 +65,9 @@ private:
     bool shares_window() const;
     std::optional<Tiling> choose_staged(Tiling classified) const;
     Candidate window_in_rows(const Tiling& classified) const;
+    bool runs_over_stage(VarId lane) const;
     std::optional<Candidate> window_in_lanes(const Tiling& classified) const;
+    std::optional<Candidate> window_in_both(const Tiling& classified) const;
     std::optional<Candidate> batch_in_lanes(const Tiling& classified) const;
     double finish(const Tiling& tiling) const;
     // Loads for each row, for each vector of columns, and for each vector of results in one step of the sum.

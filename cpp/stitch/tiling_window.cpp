@@ -20,9 +20,10 @@ constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
 constexpr double latency = 4;  // cycles from one product to the next of the same sum
 constexpr double slack = 0.4;
-constexpr double unaligned = 1.25;     // loads, for one that may cross a cache line
-constexpr double cycles_of_plain = 4;  // for each product of a vector in plain loops, with its guard
-constexpr double scattered_store = 1;  // cycles of each lane that is stored by itself
+constexpr std::int64_t row_addresses = 12;  // of staged rows, each at its own place; more have to be loaded
+constexpr double unaligned = 1.25;          // loads, for one that may cross a cache line
+constexpr double cycles_of_plain = 4;       // for each product of a vector in plain loops, with its guard
+constexpr double scattered_store = 1;       // cycles of each lane that is stored by itself
 
 }  // namespace
 
@@ -52,7 +53,8 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
     }
     for (std::vector<VarId>* vars : {&classified.rows, &classified.columns, &classified.batch}) sort_by_store(*vars);
     Candidate best = window_in_rows(classified);
-    for (const std::optional<Candidate>& other : {window_in_lanes(classified), batch_in_lanes(classified)}) {
+    for (const std::optional<Candidate>& other :
+         {window_in_lanes(classified), window_in_both(classified), batch_in_lanes(classified)}) {
         if (other && other->cycles < best.cycles) best = *other;
     }
     // Plain loops run along what is stored, whichever variable that is.
@@ -77,26 +79,43 @@ TilingChooser::Candidate TilingChooser::window_in_rows(const Tiling& classified)
     return candidate;
 }
 
+// A variable that runs in lanes over the staged factor must make one position, or none.
+bool TilingChooser::runs_over_stage(VarId lane) const {
+    int places = 0;
+    for (const Index& position : positions_) {
+        if (!position.depends_on(lane)) continue;
+        const Dim step = position.coefficient_of(lane);
+        if (!step.is_known() || step.value() < 1) return false;
+        ++places;
+    }
+    return places <= 1;
+}
+
 // One variable of the windows runs in lanes over the staged factor, the others make batches.
 std::optional<TilingChooser::Candidate> TilingChooser::window_in_lanes(const Tiling& classified) const {
     Candidate candidate{classified};
     Tiling& tiling = candidate.tiling;
     std::swap(tiling.rows, tiling.columns);
     tiling.row_factor = 1;
-    if (tiling.columns.empty()) return std::nullopt;
+    if (tiling.columns.empty() || !runs_over_stage(tiling.columns.back())) return std::nullopt;
     const VarId lane = tiling.columns.back();
-    // It must make one position, or none.
-    int places = 0;
-    for (const Index& position : positions_) {
-        if (!position.depends_on(lane)) continue;
-        const Dim step = position.coefficient_of(lane);
-        if (!step.is_known() || step.value() < 1) return std::nullopt;
-        ++places;
-    }
-    if (places > 1) return std::nullopt;
     tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end() - 1);
     tiling.columns = {lane};
     candidate.cycles = choose_registers(tiling, Reads{1, unaligned, 0}, finish(tiling));
+    return candidate;
+}
+
+// The other factor has too few elements for a panel, as with one channel: one variable of the windows runs in lanes,
+// the others are rows, and all of a panel is multiplied by the same element.
+std::optional<TilingChooser::Candidate> TilingChooser::window_in_both(const Tiling& classified) const {
+    Candidate candidate{classified};
+    Tiling& tiling = candidate.tiling;
+    if (tiling.rows.size() < 2 || !runs_over_stage(tiling.rows.back())) return std::nullopt;
+    const VarId lane = tiling.rows.back();
+    tiling.rows.pop_back();
+    tiling.batch.insert(tiling.batch.end(), tiling.columns.begin(), tiling.columns.end());
+    tiling.columns = {lane};
+    candidate.cycles = choose_registers(tiling, Reads{0, 1, unaligned}, finish(tiling));
     return candidate;
 }
 
@@ -126,25 +145,30 @@ double TilingChooser::choose_registers(Tiling& tiling, const Reads& reads, doubl
     const std::int64_t columns = std::max<std::int64_t>(count(tiling.columns), 1);
     const auto reduce = static_cast<double>(count(tiling.reduce));
     double best = 0;
+    const bool staged = tiling.row_factor == 0;
     for (const int vectors : {2, 1, 3, 4}) {
-        // Beside the sums, one row of columns and one broadcast element.
-        const std::int64_t most = (machine_.vector_registers - vectors - 1) / vectors;
-        const std::int64_t panels = ceil_div(rows, most);
-        const std::int64_t panel_rows = ceil_div(rows, panels);
-        const std::int64_t width = std::int64_t{vectors} * tiling.lanes;
-        const std::int64_t column_panels = ceil_div(columns, width);
-        const auto products = static_cast<double>(panel_rows * vectors);
-        const double loads =
-            static_cast<double>(panel_rows) * reads.row + vectors * reads.column + products * reads.both;
-        const double cycles = std::max({products / multiplications_in_a_cycle, loads / loads_in_a_cycle, latency});
-        const double waste = static_cast<double>(panels * panel_rows * column_panels * width) /
-                             (static_cast<double>(rows) * static_cast<double>(columns));
-        // Of equals, the one with more sums in flight keeps the units busier.
-        const double total = cycles / products * waste * reduce * (1 + slack / products) + finish;
-        if (best > 0 && total >= best) continue;
-        best = total;
-        tiling.panel_vectors = vectors;
-        tiling.panel_rows = static_cast<int>(panel_rows);
+        for (const std::int64_t most_rows : {std::int64_t{machine_.vector_registers}, row_addresses}) {
+            // Beside the sums, one row of columns and one broadcast element.
+            const std::int64_t most =
+                std::min<std::int64_t>((machine_.vector_registers - vectors - 1) / vectors, most_rows);
+            const std::int64_t panels = ceil_div(rows, most);
+            const std::int64_t panel_rows = ceil_div(rows, panels);
+            const std::int64_t width = std::int64_t{vectors} * tiling.lanes;
+            const std::int64_t column_panels = ceil_div(columns, width);
+            const auto products = static_cast<double>(panel_rows * vectors);
+            const std::int64_t addresses = staged ? std::max<std::int64_t>(panel_rows - row_addresses, 0) : 0;
+            const double loads = static_cast<double>(panel_rows) * reads.row + vectors * reads.column +
+                                 products * reads.both + static_cast<double>(addresses);
+            const double cycles = std::max({products / multiplications_in_a_cycle, loads / loads_in_a_cycle, latency});
+            const double waste = static_cast<double>(panels * panel_rows * column_panels * width) /
+                                 (static_cast<double>(rows) * static_cast<double>(columns));
+            // Of equals, the one with more sums in flight keeps the units busier.
+            const double total = cycles / products * waste * reduce * (1 + slack / products) + finish;
+            if (best > 0 && total >= best) continue;
+            best = total;
+            tiling.panel_vectors = vectors;
+            tiling.panel_rows = static_cast<int>(panel_rows);
+        }
     }
     return best;
 }

@@ -158,7 +158,8 @@ TEST_CASE("run: every instruction on every type, math functions included") {
             const bool source = op == ScalarOp::constant || op == ScalarOp::index_value || op == ScalarOp::load ||
                                 op == ScalarOp::acc_read;
             const bool conversion = op == ScalarOp::cast || op == ScalarOp::round_to || op == ScalarOp::bitcast ||
-                                    op == ScalarOp::to_bits16 || op == ScalarOp::from_bits16;
+                                    op == ScalarOp::to_bits16 || op == ScalarOp::from_bits16 ||
+                                    op == ScalarOp::dot_pairs;
             if (source || conversion || !is_defined(op, type)) continue;
             if (op == ScalarOp::select) {
                 functions.push_back([](Builder& b, const std::vector<ValueId>& v) {

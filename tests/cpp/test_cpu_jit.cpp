@@ -33,6 +33,24 @@ Kernel adder(double number, const std::string& name = "i", const Dim& extent = D
     return scheduled(b.finish("adder_" + name), {{name, {true, true, 2}}});
 }
 
+// y[i] += sum over k of dot_pairs(a[k], b[i])
+Kernel pairs_product(DType memory) {
+    const DType type = memory == DType::int16 ? DType::int32 : DType::float32;
+    Builder b;
+    const int left = b.add_buffer({"a", DType::uint32, Role::input, 64});
+    const int right = b.add_buffer({"b", DType::uint32, Role::input, 64});
+    const int result = b.add_buffer({"y", type, Role::output, 64});
+    const int sum = b.add_accumulator(loopir::Combiner::sum, type);
+    const Index i = b.begin_loop("i", 64);
+    b.init_acc(sum);
+    const Index k = b.begin_loop("k", 64);
+    b.accumulate(sum, b.dot_pairs(b.load(left, k), b.load(right, i), memory));
+    b.end_loop();
+    b.store(result, i, b.acc_read(sum));
+    b.end_loop();
+    return scheduled(b.finish("pairs"), {{"i", {true, true, 1}}});
+}
+
 std::vector<float> run_adder(const CompiledKernel& compiled, std::int64_t count) {
     std::vector<float> x(static_cast<std::size_t>(count), 1.f);
     std::vector<float> y(static_cast<std::size_t>(count), 0.f);
@@ -145,6 +163,22 @@ TEST_CASE("jit: scratch memory") {
     CHECK(compiled[1]->scratch_bytes(sizes) == 896 + 128);
     CHECK(compiled[1]->granularity() == 2);
 }
+
+#if defined(__x86_64__)
+TEST_CASE("jit: instructions for pairs of factors") {
+    const Kernel integers = pairs_product(DType::int16);
+    CHECK(contains(generate_assembly(integers, target_named("x86-64")), "pmaddwd"));
+    CHECK(contains(generate_assembly(integers, described_target("x86-64-v3")), "vpmaddwd"));
+    CHECK(contains(generate_assembly(integers, described_target("cascadelake")), "vpdpwssd"));
+    const Kernel floats = pairs_product(DType::bfloat16);
+    CHECK(contains(generate_assembly(floats, described_target("znver4")), "vdpbf16ps"));
+    // There it is slower than what it would replace.
+    CHECK(!contains(generate_assembly(floats, described_target("sapphirerapids")), "vdpbf16ps"));
+    CHECK(described_target("znver5").bfloat16_pairs);
+    CHECK(!described_target("sapphirerapids").bfloat16_pairs);
+    CHECK(!described_target("znver3").bfloat16_pairs);
+}
+#endif
 
 TEST_CASE("jit: targets") {
     const TargetInfo& host = host_target();

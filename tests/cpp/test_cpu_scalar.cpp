@@ -58,7 +58,7 @@ bool is_source(ScalarOp op) {
 
 bool is_conversion(ScalarOp op) {
     return op == ScalarOp::cast || op == ScalarOp::bitcast || op == ScalarOp::round_to || op == ScalarOp::to_bits16 ||
-           op == ScalarOp::from_bits16;
+           op == ScalarOp::from_bits16 || op == ScalarOp::dot_pairs;
 }
 
 }  // namespace
@@ -146,6 +146,13 @@ TEST_CASE("code: 16-bit floats in memory and in bits") {
                 [&](Builder& b, const std::vector<ValueId>& x) { return b.from_bits16(x[0], half); }, DType::float32),
             {DType::uint16, DType::float32}, random);
     }
+}
+
+TEST_CASE("code: pairs of factors") {
+    std::mt19937_64 random(test_seed());
+    const auto dot = [](Builder& b, const std::vector<ValueId>& x) { return b.dot_pairs(x[0], x[1], DType::int16); };
+    const Kernel kernel = elementwise("dot", {DType::uint32, DType::uint32}, dot, DType::int32);
+    check_lengths(kernel, {DType::uint32, DType::uint32, DType::int32}, random);
 }
 
 TEST_CASE("code: all 65536 half floats, and the floats around their midpoints") {

@@ -425,6 +425,21 @@ TEST_CASE("scalar: casts to floats round to nearest even") {
     CHECK(same_float(cast<float>(-0.0), -0.0f));
 }
 
+TEST_CASE("scalar: sums of the products of pairs") {
+    const auto dot = [](std::uint32_t a, std::uint32_t b, DType memory) {
+        Instr instr;
+        instr.op = ScalarOp::dot_pairs;
+        instr.memory = memory;
+        return evaluate_scalar(instr, DType::uint32, {Scalar::of(a), Scalar::of(b), Scalar{}});
+    };
+    // 3 * -2 + -1 * 5, and the one sum that wraps: twice (-32768)^2.
+    CHECK(dot(0xffff0003, 0x0005fffe, DType::int16).as<std::int32_t>() == -11);
+    CHECK(dot(0x80008000, 0x80008000, DType::int16).as<std::int32_t>() == std::numeric_limits<std::int32_t>::min());
+    // 1 * -2 + 1.5 * 4, and infinity times 1.
+    CHECK(dot(0x3fc03f80, 0x4080c000, DType::bfloat16).as<float>() == 4.0f);
+    CHECK(dot(0x00007f80, 0x3f803f80, DType::bfloat16).as<float>() == inf<float>);
+}
+
 TEST_CASE("scalar: 16-bit floats and bit patterns") {
     // 65504 is the highest float16; 65520 is half way to the next, which does not exist.
     CHECK(convert<float>(ScalarOp::round_to, 65519.0f, DType::float16) == 65504.0f);
