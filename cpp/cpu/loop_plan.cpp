@@ -154,7 +154,10 @@ private:
         for (const int accumulator : contents.accumulated) {
             if (!contains(contents.initialised, accumulator)) shape.carried.push_back(accumulator);
         }
-        if ((loop.vector || loop.unroll > 1) && can_run_together(loop, contents)) {
+        shape.running = read_inside(shape.carried, contents);
+        const bool in_order = !std::all_of(shape.running.begin(), shape.running.end(),
+                                           [&](int accumulator) { return runs_along(loop, contents, accumulator); });
+        if ((loop.vector || loop.unroll > 1) && !in_order && can_run_together(loop, contents)) {
             const Accesses accesses = accesses_along(loop, contents, around);
             if (loop.vector) {
                 shape.lanes = lanes_for(loop, contents, accesses);
@@ -188,6 +191,39 @@ private:
             if (const auto* inner = std::get_if<Loop>(&stmt))
                 shape_loops(*inner, copies, crossing > 0 ? &loop : nullptr);
         }
+    }
+
+    std::vector<int> read_inside(const std::vector<int>& carried, const LoopContents& contents) const {
+        std::vector<int> read;
+        for (const ValueId value : contents.values) {
+            const Instr& i = instr(value);
+            if (i.op == ScalarOp::acc_read && contains(carried, int{i.slot})) add_once(read, int{i.slot});
+        }
+        return read;
+    }
+
+    // Each iteration of the loop accumulates once and reads afterwards: what it reads is a running value, which lanes
+    // find together.
+    bool runs_along(const Loop& loop, const LoopContents& contents, int accumulator) const {
+        const auto is_read = [&](ValueId value) {
+            return instr(value).op == ScalarOp::acc_read && instr(value).slot == accumulator;
+        };
+        auto reads = std::count_if(contents.values.begin(), contents.values.end(), is_read);
+        bool accumulated = false;
+        for (const Stmt& stmt : loop.body.front().stmts) {
+            if (const auto* step = std::get_if<loopir::Accumulate>(&stmt)) {
+                if (step->accumulator != accumulator) continue;
+                if (accumulated || step->guard != no_value) return false;
+                accumulated = true;
+            } else if (const auto* let = std::get_if<Let>(&stmt)) {
+                if (!is_read(let->value)) continue;
+                if (!accumulated) return false;
+                --reads;
+            } else if (const auto* inner = std::get_if<Loop>(&stmt)) {
+                if (contains(contents_.at(inner).accumulated, accumulator)) return false;
+            }
+        }
+        return accumulated && reads == 0;
     }
 
     // A loop over a loop in lanes which lie apart in memory where the iterations of the outer one lie next to each
