@@ -53,6 +53,39 @@ def test_matrices_of_floats(shape: tuple[int, ...], exclusive: bool) -> None:
         np.testing.assert_array_equal(largest, np.maximum.accumulate(array, axis))
 
 
+def test_an_executable_for_long_rows_runs_short_ones() -> None:
+    graph = ts.Graph()
+    x = graph.placeholder((-1,))
+    executable = graph.compile([x], [ts.cumulative_sum(x), ts.cumulative_minimum(x, reverse=True)])
+    for size in (100_003, 0, 1, 2, 5, 31, 32, 33, 1000, 70_000):
+        array = np.random.default_rng(size).integers(-9, 9, size).astype(np.float32)
+        total, least = executable.run(array)
+        np.testing.assert_array_equal(total, np.cumsum(array))
+        np.testing.assert_array_equal(least, np.minimum.accumulate(array[::-1])[::-1])
+
+
+@pytest.mark.parametrize("size", [300, 200_000])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_variable_becomes_its_own_running_sum(size: int, exclusive: bool) -> None:
+    array = np.random.default_rng(2).integers(-3, 4, size).astype(np.float32)
+    graph = ts.Graph()
+    v = graph.variable(array)
+    step = graph.assign(v, ts.cumulative_sum(v, exclusive=exclusive))
+    graph.run({}, [], [step])
+    exact = np.cumsum(array)
+    np.testing.assert_array_equal(graph.variable_value(v), exact - array if exclusive else exact)
+
+
+def test_inside_a_loop() -> None:
+    """The running sum of the running sum of the running sum, sorted each time (it is in order already)."""
+    graph = ts.Graph()
+    x = graph.placeholder((3, 20))
+    y = ts.for_loop(3, lambda _, z: ts.sort(ts.cumulative_sum(z, axis=1), axis=1), x)
+    array = np.random.default_rng(3).integers(0, 3, (3, 20)).astype(np.float32)
+    expected = np.cumsum(np.cumsum(np.cumsum(array, 1), 1), 1)
+    np.testing.assert_array_equal(graph.run({x: array}, y), expected)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(3_000_017,), (200_001, 8)])
 def test_long_sums_keep_their_accuracy(dtype: str, shape: tuple[int, ...]) -> None:

@@ -150,6 +150,15 @@ def test_producers_are_stitched(options: dict[str, bool], length: int) -> None:
     np.testing.assert_array_equal(results[3], order(array * array + np.float32(1), -1, False))
 
 
+@pytest.mark.parametrize("size", [50, 5000, 200_000])
+def test_a_variable_is_replaced_by_itself_in_order(size: int) -> None:
+    array = hostile(size, "float32")
+    graph = ts.Graph()
+    v = graph.variable(array)
+    graph.run({}, [], [graph.assign(v, ts.sort(v))])
+    np.testing.assert_array_equal(graph.variable_value(v), np.sort(array, kind="stable"))
+
+
 def test_strided_feeds() -> None:
     whole = hostile(200 * 300, "float32").reshape(200, 300)
     for array in (whole[::2, ::-1], whole.T, np.broadcast_to(whole[:1], (5, 300))):
