@@ -392,9 +392,15 @@ private:
         fuse_sums(kernel_.body, uses);
     }
 
-    // A product and the sum that it goes into stand in the same block: the product is not needed elsewhere.
+    // A product and the sum that it goes into stand in the same block: the product is not needed elsewhere. Running
+    // sums are found from the products of all lanes.
     void fuse_sums(const Block& block, const std::vector<int>& uses) {
         std::vector<ValueId> products;
+        std::vector<int> read;
+        for (const Stmt& stmt : block.stmts) {
+            const auto* let = std::get_if<Let>(&stmt);
+            if (let != nullptr && instr(let->value).op == ScalarOp::acc_read) read.push_back(instr(let->value).slot);
+        }
         for (const Stmt& stmt : block.stmts) {
             if (const auto* loop = std::get_if<Loop>(&stmt)) {
                 fuse_sums(loop->body.front(), uses);
@@ -406,7 +412,7 @@ private:
             } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
                 const bool sum = kernel_.accumulators[static_cast<std::size_t>(accumulate->accumulator)].combiner ==
                                  loopir::Combiner::sum;
-                if (sum && contains(products, accumulate->value)) {
+                if (sum && contains(products, accumulate->value) && !contains(read, int{accumulate->accumulator})) {
                     plan_.fused_[static_cast<std::size_t>(accumulate->value)] = true;
                 }
             }

@@ -76,6 +76,17 @@ def test_a_variable_becomes_its_own_running_sum(size: int, exclusive: bool) -> N
     np.testing.assert_array_equal(graph.variable_value(v), exact - array if exclusive else exact)
 
 
+@pytest.mark.parametrize("shape", [(8,), (300,), (5, 100), (100, 5), (70_000,)])
+def test_products_are_summed(shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(4).integers(-4, 5, shape).astype(np.float32)
+    graph = ts.Graph()
+    x = graph.placeholder(shape)
+    for axis in range(len(shape)):
+        results = graph.run({x: array}, [ts.cumulative_sum(x * 0.5, axis=axis), ts.cumulative_sum(x * x, axis=axis)])
+        np.testing.assert_array_equal(results[0], np.cumsum(array * 0.5, axis))
+        np.testing.assert_array_equal(results[1], np.cumsum(array * array, axis))
+
+
 def test_inside_a_loop() -> None:
     """The running sum of the running sum of the running sum, sorted each time (it is in order already)."""
     graph = ts.Graph()
