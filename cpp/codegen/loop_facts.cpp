@@ -179,6 +179,13 @@ bool LoopFacts::is_independent(const Loop& loop) const {
         const int buffer = static_cast<int>(b);
         if (is_private(loop, buffer) && is_touched_outside(loop, buffer)) return false;
     }
+    // Each iteration goes on from what the one before it came to.
+    const std::vector<int> sums = carried(loop);
+    const bool runs = std::any_of(of(loop).values.begin(), of(loop).values.end(), [&](ValueId value) {
+        const Instr& instr = kernel_.instrs[static_cast<std::size_t>(value)];
+        return instr.op == ScalarOp::acc_read && contains(sums, int{instr.slot});
+    });
+    if (runs) return false;
     return loop.parallel || loop.vector || proves_independence(loop);
 }
 

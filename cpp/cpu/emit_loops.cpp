@@ -114,7 +114,9 @@ void Emitter::emit_phase(const loopir::Loop& loop, const LoopShape& shape, const
     const int axis = static_cast<int>(axes_.size());
     if (together) {
         axes_.push_back({loop.var, phase.copies, phase.lanes});
+        for (const int accumulator : shape.running) running_axis_[static_cast<std::size_t>(accumulator)] = axis;
         for (const int accumulator : shape.carried) {
+            if (is_running(accumulator, axis)) continue;
             AccState& state = accumulators_[static_cast<std::size_t>(accumulator)];
             state = split(accumulator, state, axis);
         }
@@ -126,9 +128,11 @@ void Emitter::emit_phase(const loopir::Loop& loop, const LoopShape& shape, const
     }
     if (together) {
         for (std::size_t i = 0; i < shape.carried.size(); ++i) {
+            if (is_running(shape.carried[i], axis)) continue;
             AccState& state = accumulators_[static_cast<std::size_t>(shape.carried[i])];
             state = combine(shape.carried[i], before[i], join(shape.carried[i], state, axis));
         }
+        for (const int accumulator : shape.running) running_axis_[static_cast<std::size_t>(accumulator)] = -1;
         axes_.pop_back();
     }
 
@@ -214,6 +218,9 @@ void Emitter::emit_body(const loopir::Loop& loop, const Phase& phase, Value* pos
         emit_block(loop.body.front());
     }
     var = {};
+    if (phase.together() == 1) return;
+    const int axis = static_cast<int>(axes_.size()) - 1;
+    for (const int accumulator : plan_.shape(loop).running) keep_last(accumulator, axis);
 }
 
 }  // namespace topstitch::cpu

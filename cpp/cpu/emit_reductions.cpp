@@ -46,6 +46,8 @@ Emitter::AccValue Emitter::acc_in(const AccState& state, const CopyId& id, int l
 }
 
 void Emitter::emit(const loopir::Accumulate& accumulate) {
+    if (const int axis = running_axis_[static_cast<std::size_t>(accumulate.accumulator)]; axis >= 0)
+        return accumulate_running(accumulate, axis);
     const loopir::Accumulator& acc = kernel_.accumulators[static_cast<std::size_t>(accumulate.accumulator)];
     AccState& state = accumulators_[static_cast<std::size_t>(accumulate.accumulator)];
     const bool fused = plan_.fused_into_sum(accumulate.value);
@@ -80,6 +82,77 @@ void Emitter::emit(const loopir::Accumulate& accumulate) {
         if (keeps_position(acc.combiner)) next.position.values.push_back(guarded(sum.position, old.position));
     });
     state = std::move(next);
+}
+
+// What each lane of each copy along the axis holds: all before the vector, and the lanes up to its own.
+void Emitter::accumulate_running(const loopir::Accumulate& accumulate, int axis) {
+    const int accumulator = accumulate.accumulator;
+    AccState& state = accumulators_[static_cast<std::size_t>(accumulator)];
+    const AxisSet outer = state.value.axes;
+    const AxisSet axes = outer | AxisSet{1} << axis;
+    const int lanes = lanes_of(axes);
+    const bool along = axes_[static_cast<std::size_t>(axis)].lanes > 1;
+    const bool positions = !state.position.values.empty();
+    const loopir::Accumulator& acc = kernel_.accumulators[static_cast<std::size_t>(accumulator)];
+    AccState next{{axes, {}}, {positions ? axes : 0, {}}, state.own};
+    AccValue before{nullptr, nullptr};
+    for_each_copy(axes, [&](const CopyId& id) {
+        const int copy = id[static_cast<std::size_t>(axis)];
+        if (copy == 0) before = acc_in(state, id, lanes);
+        AccValue added{value_in(copies(accumulate.value), id, lanes), nullptr};
+        if (positions) added.position = value_in(copies(accumulate.position), id, lanes);
+        if (Value* active = active_lanes(AxisSet{1} << axis); active != nullptr) {
+            added.value =
+                ir_.CreateSelect(active, added.value, code_.splat(scalar_.identity(acc.combiner, acc.type), lanes));
+            if (positions)
+                added.position = ir_.CreateSelect(active, added.position, code_.splat(code_.number(nowhere), lanes));
+        }
+        if (along) added = scan_lanes(accumulator, added, lanes);
+        const AccValue sum = combine(accumulator, before, added);
+        next.value.values.push_back(sum.value);
+        if (positions) next.position.values.push_back(sum.position);
+        before = sum;
+        if (!along) return;
+        const llvm::SmallVector<int, 16> last(static_cast<std::size_t>(lanes), lanes - 1);
+        before.value = ir_.CreateShuffleVector(sum.value, last);
+        if (positions) before.position = ir_.CreateShuffleVector(sum.position, last);
+    });
+    state = std::move(next);
+}
+
+// Each lane with all before it, in log2(lanes) steps (W. D. Hillis and G. L. Steele, Data parallel algorithms, 1986).
+Emitter::AccValue Emitter::scan_lanes(int accumulator, AccValue value, int lanes) {
+    const loopir::Accumulator& acc = kernel_.accumulators[static_cast<std::size_t>(accumulator)];
+    Value* neutral = code_.splat(scalar_.identity(acc.combiner, acc.type), lanes);
+    Value* none = value.position != nullptr ? code_.splat(code_.number(nowhere), lanes) : nullptr;
+    for (int distance = 1; distance < lanes; distance *= 2) {
+        llvm::SmallVector<int, 16> pick;
+        for (int lane = 0; lane < lanes; ++lane) pick.push_back(lane < distance ? lane : lanes + lane - distance);
+        AccValue shifted{ir_.CreateShuffleVector(neutral, value.value, pick), nullptr};
+        if (none != nullptr) shifted.position = ir_.CreateShuffleVector(none, value.position, pick);
+        value = combine(accumulator, shifted, value);
+    }
+    return value;
+}
+
+// After an iteration: the last lane of the last copy is what the next one goes on from.
+void Emitter::keep_last(int accumulator, int axis) {
+    AccState& state = accumulators_[static_cast<std::size_t>(accumulator)];
+    const AxisSet outer = state.value.axes & ~(AxisSet{1} << axis);
+    const Axis& along = axes_[static_cast<std::size_t>(axis)];
+    AccState last{{outer, {}}, {state.position.values.empty() ? 0 : outer, {}}, state.own};
+    for_each_copy(outer, [&](const CopyId& outer_id) {
+        CopyId id = outer_id;
+        id[static_cast<std::size_t>(axis)] = along.copies - 1;
+        const auto of_last_lane = [&](Value* value) {
+            return along.lanes > 1 ? ir_.CreateExtractElement(value, static_cast<std::uint64_t>(along.lanes - 1))
+                                   : value;
+        };
+        last.value.values.push_back(of_last_lane(state.value.values[number_of(id, state.value.axes)]));
+        if (state.position.values.empty()) return;
+        last.position.values.push_back(of_last_lane(state.position.values[number_of(id, state.position.axes)]));
+    });
+    state = std::move(last);
 }
 
 Copies Emitter::acc_read(const loopir::Instr& i) {

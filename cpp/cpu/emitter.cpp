@@ -29,6 +29,7 @@ Emitter::Emitter(const loopir::Kernel& kernel, const LoopPlan& plan, const Targe
       buffers_(kernel.buffers.size(), nullptr),
       values_(kernel.instrs.size()),
       accumulators_(kernel.accumulators.size()),
+      running_axis_(kernel.accumulators.size(), -1),
       vars_(kernel.vars.size()) {}
 
 void Emitter::run() {

@@ -161,6 +161,12 @@ private:
     };
     AccValue combine(int accumulator, AccValue a, AccValue b);
     AccValue join_lanes(int accumulator, AccValue value);
+    void accumulate_running(const loopir::Accumulate& accumulate, int axis);
+    AccValue scan_lanes(int accumulator, AccValue value, int lanes);
+    void keep_last(int accumulator, int axis);
+    bool is_running(int accumulator, int axis) const {
+        return running_axis_[static_cast<std::size_t>(accumulator)] == axis;
+    }
     AccValue acc_in(const AccState& state, const CopyId& id, int lanes);
 
     const loopir::Kernel& kernel_;
@@ -176,6 +182,7 @@ private:
     std::vector<llvm::Value*> buffers_;  // by buffer
     std::vector<Copies> values_;         // by value
     std::vector<AccState> accumulators_;
+    std::vector<int> running_axis_;  // by accumulator: along which open axis it is a running value, or -1
     struct Var {
         llvm::Value* position = nullptr;  // of the first iteration of the group
         std::int64_t offset = 0;          // to be added to it

@@ -157,7 +157,10 @@ private:
         for (const int accumulator : contents.accumulated) {
             if (!contains(contents.initialised, accumulator)) shape.carried.push_back(accumulator);
         }
-        if ((loop.vector || loop.unroll > 1) && can_run_together(loop, contents)) {
+        shape.running = read_inside(shape.carried, contents);
+        const bool in_order = !std::all_of(shape.running.begin(), shape.running.end(),
+                                           [&](int accumulator) { return runs_along(loop, contents, accumulator); });
+        if ((loop.vector || loop.unroll > 1) && !in_order && can_run_together(loop, contents)) {
             const Accesses accesses = accesses_along(loop, contents, around);
             if (loop.vector) {
                 shape.lanes = lanes_for(loop, contents, accesses);
@@ -195,6 +198,39 @@ private:
             if (const auto* inner = std::get_if<Loop>(&stmt))
                 shape_loops(*inner, copies, crossing > 0 ? &loop : nullptr);
         }
+    }
+
+    std::vector<int> read_inside(const std::vector<int>& carried, const LoopContents& contents) const {
+        std::vector<int> read;
+        for (const ValueId value : contents.values) {
+            const Instr& i = instr(value);
+            if (i.op == ScalarOp::acc_read && contains(carried, int{i.slot})) add_once(read, int{i.slot});
+        }
+        return read;
+    }
+
+    // Each iteration of the loop accumulates once and reads afterwards: what it reads is a running value, which lanes
+    // find together.
+    bool runs_along(const Loop& loop, const LoopContents& contents, int accumulator) const {
+        const auto is_read = [&](ValueId value) {
+            return instr(value).op == ScalarOp::acc_read && instr(value).slot == accumulator;
+        };
+        auto reads = std::count_if(contents.values.begin(), contents.values.end(), is_read);
+        bool accumulated = false;
+        for (const Stmt& stmt : loop.body.front().stmts) {
+            if (const auto* step = std::get_if<loopir::Accumulate>(&stmt)) {
+                if (step->accumulator != accumulator) continue;
+                if (accumulated || step->guard != no_value) return false;
+                accumulated = true;
+            } else if (const auto* let = std::get_if<Let>(&stmt)) {
+                if (!is_read(let->value)) continue;
+                if (!accumulated) return false;
+                --reads;
+            } else if (const auto* inner = std::get_if<Loop>(&stmt)) {
+                if (contains(contents_.at(inner).accumulated, accumulator)) return false;
+            }
+        }
+        return accumulated && reads == 0;
     }
 
     // A loop over a loop in lanes which lie apart in memory where the iterations of the outer one lie next to each
@@ -362,9 +398,15 @@ private:
         fuse_sums(kernel_.body, uses);
     }
 
-    // A product and the sum that it goes into stand in the same block: the product is not needed elsewhere.
+    // A product and the sum that it goes into stand in the same block: the product is not needed elsewhere. Running
+    // sums are found from the products of all lanes.
     void fuse_sums(const Block& block, const std::vector<int>& uses) {
         std::vector<ValueId> products;
+        std::vector<int> read;
+        for (const Stmt& stmt : block.stmts) {
+            const auto* let = std::get_if<Let>(&stmt);
+            if (let != nullptr && instr(let->value).op == ScalarOp::acc_read) read.push_back(instr(let->value).slot);
+        }
         for (const Stmt& stmt : block.stmts) {
             if (const auto* loop = std::get_if<Loop>(&stmt)) {
                 fuse_sums(loop->body.front(), uses);
@@ -376,7 +418,7 @@ private:
             } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
                 const bool sum = kernel_.accumulators[static_cast<std::size_t>(accumulate->accumulator)].combiner ==
                                  loopir::Combiner::sum;
-                if (sum && contains(products, accumulate->value)) {
+                if (sum && contains(products, accumulate->value) && !contains(read, int{accumulate->accumulator})) {
                     plan_.fused_[static_cast<std::size_t>(accumulate->value)] = true;
                 }
             }

@@ -19,6 +19,8 @@ struct LoopShape {
     int repeats = 1;
     // Accumulators that are initialised outside and accumulated inside.
     std::vector<int> carried;
+    // Of those, what every iteration reads after it has accumulated: each lane and copy has the value up to there.
+    std::vector<int> running;
     // Every access along the vector is contiguous or to one place, so that a short vector may be masked.
     bool maskable = false;
     // Iterations may run twice: none reads what another one wrote.

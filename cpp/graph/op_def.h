@@ -138,6 +138,24 @@ struct ReduceBody {
     std::optional<Window> window;
 };
 
+// "Output[at] is the combination of all elements along an axis up to and including position `at`"
+struct CumulativeBody {
+    std::function<Combiner(const OpView&)> combiner;
+    std::function<int(const OpView&)> axis;
+    std::function<bool(const OpView&)> reverse;  // from the end of the axis to its beginning
+    // What joins at `at`; for argmin and argmax the output is its position along the axis.
+    std::function<Value(ElementContext&, const Indices& at)> element;
+};
+
+// "Along an axis, the output is the first of the elements in sorted order, or where they were"
+// Equal elements stay in their order. NaN counts as larger than any number; zeros of both signs are equal.
+struct SortBody {
+    std::function<int(const OpView&)> axis;
+    std::function<bool(const OpView&)> descending;
+    bool positions = false;                                            // the output is the place of each in the input
+    std::function<Value(ElementContext&, const Indices& at)> element;  // what is sorted; its dtype is that of input 0
+};
+
 // "The output is a base, with which each of many updates is combined in turn, at the element that the update names"
 struct ScatterBody {
     struct Place {
@@ -235,7 +253,9 @@ struct OpDef {
     // Types of the outputs. Accepts unknown dims and unknown rank; the inputs' count and the attributes'
     // kinds are already checked.
     std::function<std::vector<TensorType>(const OpView&)> infer;
-    std::variant<ElementBody, ReduceBody, ScatterBody, CompositeBody, BuiltinBody, ControlBody> body;
+    std::variant<ElementBody, ReduceBody, CumulativeBody, SortBody, ScatterBody, CompositeBody, BuiltinBody,
+                 ControlBody>
+        body;
     Gradient gradient;
     // Of operations that draw random numbers: whether they do, with these attributes. Their last, optional input is the
     // state to draw from; apply() gives one of the graph's own when it is left out (random_state.h).

@@ -22,7 +22,8 @@ enum class ScalarOp : std::uint8_t {
     constant,     // payload: integer or real
     index_value,  // payload: index; int64
     load,         // payload: buffer, index; args[0] = guard or none: where false, reads nothing and gives 0
-    acc_read,     // payload: accumulator (and component: 1 = the index of argmax/argmin)
+    acc_read,     // payload: accumulator (and component: 1 = the index of argmax/argmin); what it holds at this point,
+                  // also inside the loop that accumulates: so are running sums written
     // Arithmetic; operands and result of one type.
     add, sub, mul,
     div,   // floats: IEEE; integers: toward zero, x / 0 = 0, lowest / -1 wraps

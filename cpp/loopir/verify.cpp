@@ -16,15 +16,6 @@ bool has(const std::vector<T>& items, std::int64_t id) {
     return id >= 0 && id < static_cast<std::int64_t>(items.size());
 }
 
-// Does a loop over this block accumulate into `accumulator`?
-bool accumulates(const Block& block, std::int32_t accumulator) {
-    return std::any_of(block.stmts.begin(), block.stmts.end(), [accumulator](const Stmt& stmt) {
-        if (const auto* step = std::get_if<Accumulate>(&stmt)) return step->accumulator == accumulator;
-        const auto* loop = std::get_if<Loop>(&stmt);
-        return loop != nullptr && accumulates(loop->body.front(), accumulator);
-    });
-}
-
 class Verifier {
 public:
     explicit Verifier(const Kernel& kernel)
@@ -173,20 +164,11 @@ private:
         }
         if (instr.op == ScalarOp::load) use_buffer(instr.slot);
         if (instr.op == ScalarOp::load || instr.op == ScalarOp::index_value) use(instr.index);
-        if (instr.op == ScalarOp::acc_read) check_read(instr.slot);
+        if (instr.op == ScalarOp::acc_read) use_initialised(instr.slot);
         const std::string error = type_error(kernel_, instr);
         require(error.empty(), error);
         evaluated_[id] = true;
         visible_[id] = true;
-    }
-
-    void check_read(std::int32_t accumulator) const {
-        use_initialised(accumulator);
-        const auto first = static_cast<std::size_t>(init_depth_[static_cast<std::size_t>(accumulator)]);
-        for (std::size_t k = first; k < loops_.size(); ++k) {
-            require(!accumulates(loops_[k]->body.front(), accumulator), "accumulator ", accumulator,
-                    " is read inside the loop that accumulates into it");
-        }
     }
 
     void check(const Store& store) const {

@@ -18,6 +18,11 @@ Value FunctionContext::guarded(loopir::ValueId predicate, const std::function<Va
     return select(predicate, value, otherwise);
 }
 
+Value scan_of_one(ElementContext& context, const CumulativeBody& body, const Indices& at) {
+    if (finds_position(body.combiner(context.op))) return context.constant_int(0, context.op.output().dtype);
+    return body.element(context, at);
+}
+
 Index row_major_offset(const Shape& shape, const Indices& at) {
     Index offset = 0;
     Dim stride = 1;

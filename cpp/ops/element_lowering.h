@@ -27,6 +27,13 @@ private:
     loopir::ValueId guard_;
 };
 
+// Whether a combiner is asked for the position of what it finds.
+inline bool finds_position(Combiner combiner) {
+    return combiner == Combiner::argmin || combiner == Combiner::argmax;
+}
+// What a scan gives along an axis of one element.
+Value scan_of_one(ElementContext& context, const CumulativeBody& body, const Indices& at);
+
 // Row-major offset in elements of `at` in a contiguous array of `shape`.
 Index row_major_offset(const Shape& shape, const Indices& at);
 

@@ -44,10 +44,6 @@ void close_loops(loopir::Builder& builder, const Indices& at) {
     for (std::size_t k = 0; k < at.size(); ++k) builder.end_loop();
 }
 
-bool finds_position(Combiner combiner) {
-    return combiner == Combiner::argmin || combiner == Combiner::argmax;
-}
-
 Value reduce(ElementContext& context, const ReduceBody& body, const Indices& at) {
     loopir::Builder& builder = context.b;
     const OpView& view = context.op;
@@ -74,6 +70,82 @@ Value reduce(ElementContext& context, const ReduceBody& body, const Indices& at)
     Value result{builder.acc_read(first)};
     if (second >= 0) result.im = builder.acc_read(second);
     return result;
+}
+
+// Walks along the axis of a scan, for each place on the other axes.
+void scan(ElementContext& context, const CumulativeBody& body, int target) {
+    loopir::Builder& builder = context.b;
+    const OpView& view = context.op;
+    const Combiner combiner = body.combiner(view);
+    const bool positions = finds_position(combiner);
+    const DType dtype = view.output().dtype;
+    const DType combined = compute_type(positions ? view.input(0).dtype : dtype);
+    const auto axis = static_cast<std::size_t>(body.axis(view));
+    std::vector<Dim> extents = view.out_shape().dims();
+    const Dim length = extents[axis];
+    extents[axis] = 1;
+    Indices at = open_loops(builder, "i", extents);
+    const int first = builder.add_accumulator(combiner, combined);
+    const int second = is_complex(dtype) ? builder.add_accumulator(combiner, combined) : -1;
+    builder.init_acc(first);
+    if (second >= 0) builder.init_acc(second);
+    const Index step = builder.begin_loop("r", length);
+    at[axis] = body.reverse(view) ? Index(length) - 1 - step : step;
+    const Value value = body.element(context, at);
+    builder.accumulate(first, value.re, positions ? builder.index_value(at[axis]) : loopir::no_value);
+    if (second >= 0) builder.accumulate(second, value.im);
+    Value result{positions ? builder.cast(builder.acc_read(first, 1), compute_type(dtype)) : builder.acc_read(first)};
+    if (second >= 0) result.im = builder.acc_read(second);
+    store_element(builder, target, dtype, row_major_offset(view.out_shape(), at), result);
+    builder.end_loop();
+    close_loops(builder, at);
+}
+
+// Each element goes to where as many others come before it: all are compared with all.
+void sort(ElementContext& context, const SortBody& body, int target) {
+    loopir::Builder& builder = context.b;
+    const OpView& view = context.op;
+    const auto axis = static_cast<std::size_t>(body.axis(view));
+    std::vector<Dim> extents = view.in_shape(0).dims();
+    const Dim length = extents[axis];
+    extents[axis] = 1;
+    Indices at = open_loops(builder, "r", extents);
+    const auto element = [&](const Index& position) {
+        at[axis] = position;
+        return body.element(context, at).re;
+    };
+    const Index i = builder.begin_loop("i", length);
+    const loopir::ValueId own = element(i);
+    const int rank = builder.add_accumulator(Combiner::sum, DType::int64);
+    builder.init_acc(rank);
+    const Index j = builder.begin_loop("j", length);
+    const loopir::ValueId other = element(j);
+    using loopir::ScalarOp;
+    const bool numbers = is_floating(view.input(0).dtype);
+    // Whether `a` is less than `b`, a NaN being the largest.
+    const auto less = [&](loopir::ValueId a, loopir::ValueId b) {
+        const loopir::ValueId below = builder.op(ScalarOp::lt, a, b);
+        if (!numbers) return below;
+        const loopir::ValueId only_b =
+            builder.op(ScalarOp::bit_and, builder.op(ScalarOp::eq, a, a), builder.op(ScalarOp::ne, b, b));
+        return builder.op(ScalarOp::bit_or, below, only_b);
+    };
+    const bool descending = body.descending(view);
+    const loopir::ValueId first = descending ? less(own, other) : less(other, own);
+    const loopir::ValueId behind = descending ? less(other, own) : less(own, other);
+    const loopir::ValueId earlier = builder.op(ScalarOp::lt, builder.index_value(j), builder.index_value(i));
+    const loopir::ValueId tie = builder.op(ScalarOp::bit_and, builder.op(ScalarOp::bit_not, behind), earlier);
+    builder.accumulate(rank, builder.cast(builder.op(ScalarOp::bit_or, first, tie), DType::int64));
+    builder.end_loop();
+    const loopir::ValueId place = builder.acc_read(rank);
+    const Dim& count = view.out_shape()[static_cast<int>(axis)];
+    const loopir::ValueId wanted = builder.op(ScalarOp::lt, place, builder.index_value(Index(count)));
+    at[axis] = Index::value(place);
+    const DType dtype = view.output().dtype;
+    const Value value{body.positions ? builder.cast(builder.index_value(i), compute_type(dtype)) : own};
+    store_element(builder, target, dtype, row_major_offset(view.out_shape(), at), value, wanted);
+    builder.end_loop();
+    close_loops(builder, at);
 }
 
 // Writes the base into buffer `target`, then meets it with one update after the other.
@@ -112,6 +184,10 @@ NDArray run_kernel(const Call& call) {
     });
     if (updates != nullptr) {
         scatter(context, *updates, target);
+    } else if (const auto* running = std::get_if<CumulativeBody>(&call.def.body)) {
+        scan(context, *running, target);
+    } else if (const auto* sorted = std::get_if<SortBody>(&call.def.body)) {
+        sort(context, *sorted, target);
     } else {
         const Indices at = open_loops(builder, "i", view.out_shape().dims());
         const auto* element = std::get_if<ElementBody>(&call.def.body);

@@ -22,6 +22,8 @@ std::vector<OpDef> conversion_ops();       // conversion.cpp: cast, complex part
 std::vector<OpDef> conversion_bits_ops();  // conversion_bits.cpp: bitcast, planes of complex numbers
 std::vector<OpDef> reduction_ops();        // reduction.cpp: sum, product, max, min, all, any, argmax, argmin
 std::vector<OpDef> composite_reduction_ops();  // reduction_composite.cpp: mean, variance, logsumexp, norms
+std::vector<OpDef> cumulative_ops();           // cumulative.cpp: cumulative_sum, cumulative_product, ...
+std::vector<OpDef> sort_ops();                 // sort.cpp: sort, argsort, top_k, bottom_k
 std::vector<OpDef> movement_ops();             // movement.cpp: reshape, transpose, squeeze, reverse, ...
 std::vector<OpDef> memory_ops();               // memory.cpp: strided_view
 std::vector<OpDef> like_ops();                 // like.cpp: broadcast_to, and shapes taken from other tensors

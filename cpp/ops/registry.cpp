@@ -31,6 +31,8 @@ std::vector<OpDef> collect() {
     add(ops::optimizer_ops());
     add(ops::reduction_ops());
     add(ops::composite_reduction_ops());
+    add(ops::cumulative_ops());
+    add(ops::sort_ops());
     add(ops::movement_ops());
     add(ops::memory_ops());
     add(ops::like_ops());

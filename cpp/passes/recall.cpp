@@ -32,6 +32,7 @@ bool is_dear(const GraphData& graph, const OpNode& node) {
     if (std::holds_alternative<BuiltinBody>(node.def->body) || node.def->view) return false;
     if (std::holds_alternative<CompositeBody>(node.def->body) || is_control(node)) return true;
     if (std::holds_alternative<ScatterBody>(node.def->body)) return false;
+    if (std::holds_alternative<SortBody>(node.def->body)) return true;
     const ElementCost cost = element_cost(graph, node);
     const double enough = additions_per_byte * static_cast<double>(size_of(node.outputs[0].dtype));
     // A number of terms that is not known is taken for a large one.

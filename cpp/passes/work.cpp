@@ -29,6 +29,9 @@ ElementCost element_cost(const GraphData& graph, const OpNode& node) {
     const Indices at = begin_loops(node.outputs[0].shape.dims());
     if (const auto* element = std::get_if<ElementBody>(&node.def->body)) {
         element->element(context, at);
+    } else if (const auto* scan = std::get_if<CumulativeBody>(&node.def->body)) {
+        scan->element(context, at);
+        cost.term = 1;
     } else if (const auto* reduce = std::get_if<ReduceBody>(&node.def->body)) {
         const std::vector<Dim> domain = reduce->domain(view.view);
         reduce->element(context, at, begin_loops(domain));

@@ -98,6 +98,27 @@ private:
         });
         if (const auto* element = std::get_if<ElementBody>(&node.def->body)) {
             element->element(context, access.home);
+        } else if (const auto* scan = std::get_if<CumulativeBody>(&node.def->body)) {
+            scan->element(context, access.home);
+            access.cost += 1;
+            const Index& along = access.home[at(scan->axis(node_view.view))];
+            if (!along.is_constant()) {
+                const Combiner combiner = scan->combiner(node_view.view);
+                const bool rounds = combiner == Combiner::product && is_floating(node.outputs[0].dtype);
+                access.scan = {along.parts().front().term.var, scan->reverse(node_view.view), !rounds};
+            }
+        } else if (const auto* sort = std::get_if<SortBody>(&node.def->body)) {
+            access.is_sort = true;
+            const int axis = sort->axis(node_view.view);
+            const Dim& length = node_view.inputs[0].shape[axis];
+            Indices from = access.home;
+            from[at(axis)] = Index(0);
+            if (!(length == Dim(1))) {
+                access.sorted = static_cast<loopir::VarId>(access.vars.size());
+                from[at(axis)] = new_var(length);
+            }
+            access.num_out = static_cast<int>(access.vars.size());  // nothing is reduced
+            sort->element(context, from);
         } else if (const auto* scatter = std::get_if<ScatterBody>(&node.def->body)) {
             Indices update;
             for (const Dim& extent : scatter->domain(node_view.view)) {
@@ -127,8 +148,9 @@ private:
         look_through(access, direct);
         // What reads nothing (a fill, a size), and a cheap single number, costs a kernel less than a load would.
         const bool cheap_scalar = (access.requests.empty() || access.vars.empty()) && access.cost <= max_inlined_cost;
-        access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.is_reduce && !access.scatter &&
-                         access.requests.size() <= max_inlined_requests && access.depth < max_inlined_depth;
+        access.inlined = look_through_ && (node.def->view || cheap_scalar) && !access.walks_row() &&
+                         !access.has_own_loops() && access.requests.size() <= max_inlined_requests &&
+                         access.depth < max_inlined_depth;
         return access;
     }
 

@@ -26,6 +26,16 @@ struct OpAccess {
     std::vector<Index> index_uses;  // indices used as numbers (coordinates, guards), not only for addressing
     double cost = 0;                // arithmetic for one element, looked-through views included; an addition is 1
     bool is_reduce = false;
+    // Of a scan: which of the own variables it runs along (an axis of one element needs no scan), and how.
+    struct Scan {
+        loopir::VarId var = -1;
+        bool reverse = false;
+        // Its values may be combined in any grouping: not products of floats, whose parts may overflow where the whole
+        // does not.
+        bool associative = true;
+    };
+    std::optional<Scan> scan;
+    bool walks_row() const { return is_reduce || scan; }
     // Of a scatter, whose own variables are the output's, then those of the updates: how an update finds its place.
     struct Scatter {
         std::vector<loopir::VarId> direct;  // by axis of the output: the variable that is the index there, or -1
@@ -33,6 +43,11 @@ struct OpAccess {
         loopir::VarId lanes = -1;           // the last one, when it is the index on the last axis and decides nothing
     };
     std::optional<Scatter> scatter;
+    // Of a sort, whose own variables are the output's, then the place along the axis of what is sorted: that one,
+    // unless there is one place only.
+    bool is_sort = false;
+    loopir::VarId sorted = -1;
+    bool has_own_loops() const { return is_sort || scatter; }
     // Of a contraction: for each factor, which of the operation's own variables it depends on.
     std::vector<std::vector<bool>> factor_vars;
     std::vector<bool> invariant_factors;  // which of them are the same in all iterations of the loop around

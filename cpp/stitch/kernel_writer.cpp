@@ -163,6 +163,8 @@ Value KernelWriter::element(OpId op, const Indices& at, ValueId guard) {
     const bool at_home = region_.members.contains(op) && at == home(op);
     const OpId reader = at_home ? op : access(op).inlined ? reader_ : -1;
     return in_context(op, reader, guard, [&at](ElementContext& context, const OpDef& def) {
+        // A scan that gets here runs along an axis of one element.
+        if (const auto* scan = std::get_if<CumulativeBody>(&def.body)) return scan_of_one(context, *scan, at);
         return std::get<ElementBody>(def.body).element(context, at);
     });
 }

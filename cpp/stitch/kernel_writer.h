@@ -30,7 +30,7 @@ protected:
 
     // A variable of the region in the loops that are open now.
     virtual Index region_var(loopir::VarId var) const = 0;
-    // A row value of an earlier pass that was kept in memory.
+    // A row value that is not computed here: kept in memory by an earlier pass, or running along the row.
     virtual std::optional<Value> kept_value(OpId) { return std::nullopt; }
 
     // --- Loops.
@@ -171,5 +171,9 @@ void lower_attention(const Program& program, const Partition& partition, const R
 // The kernel of a region that is a scatter with what is stitched to it (lower_scatter.cpp).
 void lower_scatter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                    const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
+
+// The kernels of a region that is a sort with what is stitched to it (lower_sort.cpp).
+void lower_sort(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
 
 }  // namespace topstitch::stitch

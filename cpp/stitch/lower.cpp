@@ -27,6 +27,9 @@ public:
                const std::map<OpId, TensorRef>& in_place, LoweredRegion& result)
         : KernelWriter(program, partition, region, schedule, in_place, result),
           loops_(schedule.outer.size() + schedule.rows.size()) {
+        for (const auto& [op, member] : region.members) {
+            if (access(op).scan) backwards_ = access(op).scan->reverse;
+        }
         choose_kept();
         if (schedule.rows.empty()) return;
         const LoopSpec& last = schedule.rows.back();
@@ -78,7 +81,7 @@ public:
         part.extent = length;
         open_row(0, part, chunk_ * length);
         open_rows(1);
-        row_pass();
+        totals_pass();
         close_rows();
         for (auto& [op, accumulators] : accumulators_) {
             for (std::size_t k = 0; k < accumulators.size(); ++k) {
@@ -97,18 +100,7 @@ public:
         block_ = 0;
         open_outer();
         begin_pass(0);
-        const Index chunk = begin_loop("chunk", {"chunk", Dim(schedule_.chunks)});
-        for (auto& [op, accumulators] : accumulators_) {
-            for (std::size_t k = 0; k < accumulators.size(); ++k) {
-                if (accumulators[k].position) continue;
-                const bool has_position = k + 1 < accumulators.size() && accumulators[k + 1].position;
-                const ValueId value = b_.load(partial_buffer(op, k, false), partial_offset(chunk));
-                const ValueId position =
-                    has_position ? b_.load(partial_buffer(op, k + 1, false), partial_offset(chunk)) : no_value;
-                b_.accumulate(accumulators[k].id, value, position);
-            }
-        }
-        b_.end_loop();
+        combine_chunks(Dim(schedule_.chunks), std::nullopt);
         const Dim length = floor_div(schedule_.rows[0].extent, Dim(schedule_.chunks));
         const Dim done = length * Dim(schedule_.chunks);
         LoopSpec rest = schedule_.rows[0];
@@ -125,6 +117,30 @@ public:
         return finish(name);
     }
 
+    // Second kernel of a scan in chunks: each goes on from what those before it come to.
+    LoweredKernel write_scanned_chunks(const std::string& name) {
+        const Index chunk = begin_loop("chunk", {"chunk", Dim(schedule_.chunks), true});
+        open_outer(false);
+        begin_pass(0);
+        combine_chunks(Dim(schedule_.chunks), chunk);
+        const Dim& extent = schedule_.rows[0].extent;
+        const Dim length = floor_div(extent, Dim(schedule_.chunks));
+        // The last one also takes what the division leaves over.
+        LoopSpec part = schedule_.rows[0];
+        part.extent = length + (Dim(schedule_.chunks) - 1);
+        const Index first = chunk * length;
+        const ValueId is_last =
+            b_.op(loopir::ScalarOp::eq, b_.index_value(chunk), b_.constant_int(schedule_.chunks - 1, DType::int64));
+        const ValueId end = b_.select(is_last, b_.index_value(Index(extent) - first), b_.index_value(Index(length)));
+        open_row(0, part, first, Index::value(end));
+        row_pass();
+        close_rows();
+        read_accumulators();
+        finish_outer();
+        b_.end_loop();
+        return finish(name);
+    }
+
 private:
     struct AccumulatorSlot {
         int id = -1;
@@ -137,6 +153,27 @@ private:
     }
     ValueId sum_of(const AccumulatorSlot& slot) {
         return slot.total < 0 ? b_.acc_read(slot.id) : b_.cast(b_.acc_read(slot.total), slot.type);
+    }
+
+    // Adds up the partial results of `count` chunks, or of those below a limit.
+    void combine_chunks(const Dim& count, const std::optional<Index>& limit) {
+        const Index chunk = begin_loop("chunk", {"chunk", count}, limit);
+        for (auto& [op, accumulators] : accumulators_) {
+            for (std::size_t k = 0; k < accumulators.size(); ++k) {
+                if (accumulators[k].position) continue;
+                const bool has_position = k + 1 < accumulators.size() && accumulators[k + 1].position;
+                const ValueId value = b_.load(partial_buffer(op, k, false), partial_offset(chunk));
+                const ValueId position =
+                    has_position ? b_.load(partial_buffer(op, k + 1, false), partial_offset(chunk)) : no_value;
+                const AccumulatorSlot& slot = accumulators[k];
+                if (slot.total < 0) {
+                    b_.accumulate(slot.id, value, position);
+                } else {
+                    b_.accumulate(slot.total, b_.cast(value, DType::float64));
+                }
+            }
+        }
+        b_.end_loop();
     }
 
     // --- Loops.
@@ -178,24 +215,30 @@ private:
         for (std::size_t k = first; k < schedule_.rows.size(); ++k) open_row(k, schedule_.rows[k], 0);
     }
     // Row loop `k`, its variable counted from `base`; the innermost one in blocks if there are sums in blocks.
-    void open_row(std::size_t k, LoopSpec spec, const Index& base) {
+    // `end`: where it ends, if not at the extent.
+    void open_row(std::size_t k, LoopSpec spec, const Index& base, const std::optional<Index>& end = std::nullopt) {
         const bool blocks = k + 1 == schedule_.rows.size() && has_blocks();
         Index first = base;
-        std::optional<Index> limit;
+        std::optional<Index> limit = end;
+        bases_.clear();
         if (blocks) {
             const Dim extent = spec.extent;
             const Index block = begin_loop("block", {"block", ceil_div(extent, block_)});
             first = base + block * Dim(block_);
-            limit = Index(extent) - block * Dim(block_);
-            if (extent.is_known() && extent.value() % block_ == 0) limit.reset();
+            limit = (end ? *end : Index(extent)) - block * Dim(block_);
+            if (!end && extent.is_known() && extent.value() % block_ == 0) limit.reset();
             spec.extent = Dim(block_);
             for (auto& [op, slots] : accumulators_) {
                 for (const AccumulatorSlot& slot : slots) {
-                    if (slot.total >= 0) b_.init_acc(slot.id);
+                    if (slot.total < 0) continue;
+                    b_.init_acc(slot.id);
+                    if (access(op).scan) bases_[slot.id] = b_.cast(b_.acc_read(slot.total), slot.type);
                 }
             }
         }
-        set_loop(schedule_.outer.size() + k, first + begin_loop(spec.name, spec, limit));
+        const Index position = first + begin_loop(spec.name, spec, limit);
+        const Index last = Index(schedule_.rows[k].extent) - 1;
+        set_loop(schedule_.outer.size() + k, backwards_ ? last - position : position);
     }
     bool has_blocks() const {
         for (const auto& [op, slots] : accumulators_) {
@@ -225,8 +268,9 @@ private:
         return index.substitute([this](VarId loop, const Dim&) { return loops_[static_cast<std::size_t>(loop)]; });
     }
 
-    // Row values that are there already: outputs, and those kept for a later pass.
+    // Row values that are there already: running values, outputs, and those kept for a later pass.
     std::optional<Value> kept_value(OpId op) override {
+        if (access(op).scan && phases_.pass.at(op) == pass_) return running_value(op);
         if (!phases_.row.at(op) || phases_.pass.at(op) >= pass_) return std::nullopt;
         if (is_output(op)) return load_element(b_, buffer({op, 0}, true), dtype(op), output_offset(op));
         if (kept_.contains(op)) return load_element(b_, local(op), local_dtype(op), row_offset());
@@ -240,10 +284,13 @@ private:
         row_values_.clear();
         accumulators_.clear();
         for (const auto& [op, member] : region_.members) {
-            if (!access(op).is_reduce || phases_.pass.at(op) != pass) continue;
+            if (!access(op).walks_row() || phases_.pass.at(op) != pass) continue;
             const OpNode& node = graph_.op(op);
             const NodeView view(graph_, node);
-            const loopir::Combiner combiner = std::get<ReduceBody>(node.def->body).combiner(view.view);
+            const auto* reduce = std::get_if<ReduceBody>(&node.def->body);
+            const loopir::Combiner combiner = reduce != nullptr
+                                                  ? reduce->combiner(view.view)
+                                                  : std::get<CumulativeBody>(node.def->body).combiner(view.view);
             const bool positional = combiner == loopir::Combiner::argmin || combiner == loopir::Combiner::argmax;
             // argmin/argmax accumulate values of the input's type; the result is their position.
             const DType type = compute_type(positional ? view.inputs[0].dtype : node.outputs[0].dtype);
@@ -267,25 +314,59 @@ private:
         for (OpId op : kept_) {
             if (phases_.pass.at(op) == pass_ && !is_output(op)) keep_in_local(op);
         }
-        for (auto& [op, slots] : accumulators_) accumulate(op, slots);
+        for (auto& [op, slots] : accumulators_) {
+            if (access(op).scan) {
+                member_value(op);
+            } else {
+                accumulate(op, slots);
+            }
+        }
         store_outputs([this](OpId op) { return phases_.row.at(op) && phases_.pass.at(op) == pass_; });
         row_values_.clear();
     }
 
+    // What the chunks of a row come to.
+    void totals_pass() {
+        row_values_.clear();
+        for (auto& [op, slots] : accumulators_) accumulate(op, slots);
+        row_values_.clear();
+    }
+
     void accumulate(OpId op, const std::vector<AccumulatorSlot>& slots) {
-        Indices domain;
+        Index along;
         const Value value = in_context(op, op, no_value, [&](ElementContext& context, const OpDef& def) {
+            if (const auto* scan = std::get_if<CumulativeBody>(&def.body)) {
+                along = home(op)[static_cast<std::size_t>(scan->axis(context.op))];
+                return scan->element(context, home(op));
+            }
             const auto& body = std::get<ReduceBody>(def.body);
-            domain = reduce_domain(op, body, context.op);
+            const Indices domain = reduce_domain(op, body, context.op);
+            if (!domain.empty()) along = domain[0];
             return body.element(context, home(op), domain);
         });
         const bool positional = slots.size() > 1 && slots[1].position;
-        b_.accumulate(slots[0].id, value.re, positional ? b_.index_value(domain[0]) : no_value);
+        b_.accumulate(slots[0].id, value.re, positional ? b_.index_value(along) : no_value);
         if (value.is_complex()) b_.accumulate(slots.back().id, value.im);
+    }
+
+    // Of a scan: all up to this element of the row. Sums in blocks go on from the sum of the blocks before, which is
+    // rounded once, so that the error does not grow with the length.
+    Value running_value(OpId op) {
+        const std::vector<AccumulatorSlot>& slots = accumulators_.at(op);
+        accumulate(op, slots);
+        if (slots.size() > 1 && slots[1].position) {
+            return {b_.cast(b_.acc_read(slots[0].id, 1), compute_type(dtype(op))), no_value};
+        }
+        const auto read = [this](const AccumulatorSlot& slot) {
+            const ValueId value = b_.acc_read(slot.id);
+            return slot.total < 0 ? value : b_.add(bases_.at(slot.id), value);
+        };
+        return {read(slots[0]), slots.size() > 1 ? read(slots[1]) : no_value};
     }
 
     void read_accumulators() {
         for (const auto& [op, slots] : accumulators_) {
+            if (access(op).scan) continue;
             Value value;
             if (slots.size() > 1 && slots[1].position) {
                 value.re = b_.cast(b_.acc_read(slots[0].id, 1), graph_.op(op).outputs[0].dtype);
@@ -298,7 +379,7 @@ private:
         // Members that follow are computed here, outside the next pass, and not once for each of its iterations.
         ++pass_;
         for (const auto& [op, member] : region_.members) {
-            if (!phases_.row.at(op) && !access(op).is_reduce && phases_.pass.at(op) == pass_) member_value(op);
+            if (!phases_.row.at(op) && !access(op).walks_row() && phases_.pass.at(op) == pass_) member_value(op);
         }
     }
 
@@ -352,6 +433,8 @@ private:
     Index chunk_ = 0;
     std::int64_t block_ = 0;  // iterations of the innermost row loop whose sum is added to a total; 0: all
     std::map<OpId, std::vector<AccumulatorSlot>> accumulators_;
+    std::map<int, ValueId> bases_;  // of a scan's sum in blocks, by accumulator: the sum of the blocks before
+    bool backwards_ = false;        // the row is walked from its end
     std::map<OpId, int> locals_;
     std::map<std::pair<OpId, std::size_t>, int> partials_;
 };
@@ -365,13 +448,15 @@ LoweredRegion lower(const Program& program, const Partition& partition, const Re
         lower_attention(program, partition, region, schedule, in_place, name, result);
     } else if (schedule.scatter) {
         lower_scatter(program, partition, region, schedule, in_place, name, result);
+    } else if (schedule.sort) {
+        lower_sort(program, partition, region, schedule, in_place, name, result);
     } else if (schedule.tiling) {
         lower_contraction(program, partition, region, schedule, in_place, name, result);
     } else if (schedule.chunks > 0) {
         result.kernels.push_back(
             NestWriter(program, partition, region, schedule, in_place, result).write_chunks(name + "_chunks"));
-        result.kernels.push_back(
-            NestWriter(program, partition, region, schedule, in_place, result).write_combination(name));
+        NestWriter second(program, partition, region, schedule, in_place, result);
+        result.kernels.push_back(schedule.scans ? second.write_scanned_chunks(name) : second.write_combination(name));
     } else {
         NestWriter writer(program, partition, region, schedule, in_place, result);
         const bool in_pieces = !schedule.outer.empty() && !schedule.outer.back().cuts.empty();

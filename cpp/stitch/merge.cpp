@@ -91,6 +91,8 @@ public:
         }
         if (context_.accesses[static_cast<std::size_t>(tensor_.op)].scatter)
             return refuse("a scatter is done when the last update has been made");
+        if (context_.accesses[static_cast<std::size_t>(tensor_.op)].is_sort)
+            return refuse("a sort is done when the whole row has been looked at");
         if (request_.dynamic) return refuse("its elements are picked by a computed index");
         if (request_.guarded && producer_.has_reduce)
             return refuse("it is read only where a condition holds, and holds a reduction");
@@ -113,7 +115,7 @@ public:
         for (const bool keep_consumer : {consumer_finer, !consumer_finer}) {
             // A consumer that skips or repeats elements cannot be laid over the producer's space.
             if (!keep_consumer && !bijective) continue;
-            if (!keep_consumer && scatters()) continue;  // its loops are over variables of its own
+            if (!keep_consumer && has_own_loops()) continue;  // its loops are over variables of its own
             Region& kept = keep_consumer ? consumer_ : producer_;
             const Region& rewritten = keep_consumer ? producer_ : consumer_;
             Binding binding(rewritten.vars.size());
@@ -130,7 +132,8 @@ public:
     }
 
 private:
-    bool scatters() const { return context_.accesses[static_cast<std::size_t>(reader_)].scatter.has_value(); }
+    bool has_own_loops() const { return context_.accesses[static_cast<std::size_t>(reader_)].has_own_loops(); }
+    bool sorts() const { return context_.accesses[static_cast<std::size_t>(reader_)].is_sort; }
     MergeResult refuse(std::string reason) const { return {false, {}, std::move(reason)}; }
 
     MergeResult combine(Region& kept, const Region& rewritten, Binding binding, bool bijective) {
@@ -188,6 +191,7 @@ private:
     std::string check(const Region& merged, bool producer_repeats, bool consumer_repeats, bool bijective) const {
         if (merged.has_reduce) {
             if (std::string reason = check_reductions(merged); !reason.empty()) return reason;
+            if (std::string reason = check_scans(merged); !reason.empty()) return reason;
         }
         if (producer_.has_contraction && is_left_to_reduction()) {
             return concat("`", context_.graph.op(reader_).def->name,
@@ -202,9 +206,10 @@ private:
             }
         }
         if (consumer_repeats) return "it is larger than what reads it, which would be computed many times";
-        if (producer_repeats || !bijective || scatters()) {
-            // The base and the updates of a scatter have loops of their own: neither is repeated for the other.
-            const bool repeats = (producer_repeats && !scatters()) || overlapping_;
+        if (producer_repeats || !bijective || has_own_loops()) {
+            // The base and the updates of a scatter have loops of their own: neither is repeated for the other. What is
+            // sorted is read a few times.
+            const bool repeats = (producer_repeats && !has_own_loops()) || overlapping_ || sorts();
             if (std::string reason = check_repetition(merged, repeats); !reason.empty()) return reason;
         }
         if (std::string reason = check_requests(merged); !reason.empty()) return reason;
@@ -224,7 +229,7 @@ private:
             if (access.is_reduce) return !access.is_contraction();
             cost += access.cost;
             const bool is_passed_on = !context_.required[at(op)] && context_.readers[at(op)].size() == 1;
-            if (!is_passed_on || access.scatter || cost > max_recompute_cost) return false;
+            if (!is_passed_on || access.has_own_loops() || cost > max_recompute_cost) return false;
         }
     }
 
@@ -312,6 +317,39 @@ private:
         return std::any_of(vars.begin(), vars.end(), used) && !std::all_of(vars.begin(), vars.end(), used);
     }
 
+    // Scans run along the only row variable, all the same way, and nobody needs what they give when they are over.
+    std::string check_scans(const Region& merged) const {
+        const std::vector<VarId> rows = merged.row_vars();
+        std::map<OpId, int> pass, scanned;  // in which pass each member is computed, and the scans that it is made of
+        const OpAccess::Scan* first = nullptr;
+        for (const auto& [op, member] : merged.members) {
+            const OpAccess& access = context_.accesses[static_cast<std::size_t>(op)];
+            int own = 0, of_scans = -1;
+            for (const Request& request : access.requests) {
+                const auto producer = pass.find(request.tensor.op);
+                if (producer == pass.end()) continue;
+                const bool reduced = context_.accesses[static_cast<std::size_t>(request.tensor.op)].is_reduce;
+                own = std::max(own, producer->second + (reduced ? 1 : 0));
+                if (!reduced) of_scans = std::max(of_scans, scanned.at(request.tensor.op));
+            }
+            pass[op] = own;
+            if (of_scans >= 0 && of_scans != own) return "a cumulative operation would have to be done again";
+            scanned[op] = access.scan ? own : of_scans;
+            if (!access.scan) continue;
+            if (merged.has_contraction) return "a product in tiles has no rows to walk along";
+            VarId var = -1;
+            if (!is_plain_var(member.own[static_cast<std::size_t>(access.scan->var)], var) ||
+                rows != std::vector<VarId>{var})
+                return "a cumulative operation runs along another axis";
+            if (first != nullptr && first->reverse != access.scan->reverse)
+                return "two cumulative operations run in opposite directions";
+            if (!covers_outer(merged, member.home))
+                return "a cumulative operation would be repeated for every element of a larger space";
+            first = &*access.scan;
+        }
+        return {};
+    }
+
     static bool covers_outer(const Region& merged, const Indices& home) {
         for (std::size_t v = 0; v < merged.vars.size(); ++v) {
             if (merged.vars[v].row) continue;
@@ -326,7 +364,7 @@ private:
         double cost = 0;
         for (OpId op : producer_ops_) {
             const auto index = static_cast<std::size_t>(op);
-            if (context_.accesses[index].is_reduce)
+            if (context_.accesses[index].walks_row())
                 return "a reduction would be repeated for every element of a larger space";
             if (context_.required[index]) return "it is needed as a whole, and is read in another shape or order";
             for (OpId reader : context_.readers[index]) {
@@ -379,7 +417,7 @@ private:
             stack.pop_back();
             if (!merged.members.contains(current) || !seen.insert(current).second) continue;
             const OpAccess& access = context_.accesses[static_cast<std::size_t>(current)];
-            if (access.is_reduce) return std::nullopt;
+            if (access.walks_row()) return std::nullopt;
             cost += access.cost;
             if (cost > max_recompute_cost) return cost;
             for (const Request& request : access.requests) stack.push_back(request.tensor.op);
@@ -447,13 +485,14 @@ Region single(const OpAccess& access, OpId op) {
     Region region;
     Member member;
     for (std::size_t v = 0; v < access.vars.size(); ++v) {
-        const bool row = static_cast<int>(v) >= access.num_out;
+        const bool row =
+            static_cast<int>(v) >= access.num_out || (access.scan && access.scan->var == static_cast<VarId>(v));
         region.vars.push_back({access.vars[v], row});
         member.own.push_back(Index::var(static_cast<VarId>(v), access.vars[v]));
     }
     member.home = access.home;
     region.members.emplace(op, std::move(member));
-    region.has_reduce = access.is_reduce;
+    region.has_reduce = access.walks_row();
     region.has_contraction = access.is_contraction();
     return region;
 }

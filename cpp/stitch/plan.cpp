@@ -50,6 +50,7 @@ void Planner::choose_in_place() {
 }
 
 bool Planner::can_replace(const Region& region, int writer, const Program::State& state) const {
+    if (partition_.accesses[static_cast<std::size_t>(state.after.op)].is_sort) return false;  // reads all of a row
     const Member& target = region.members.at(state.after.op);
     const Phases phases = find_phases(partition_, region);
     const bool row = phases.row.at(state.after.op);
@@ -93,6 +94,12 @@ void Planner::add_region(int number) {
     }
     const Schedule schedule = choose_schedule(program_, partition_, region, options_, machine_);
     const std::string name = region_name(region, number);
+    if (schedule.sort) {
+        // A row that a run makes shorter than what is asked of it is refused.
+        const NodeView sorted(graph_, graph_.op(region.members.rbegin()->first));
+        const int axis = std::get<SortBody>(sorted.view.def().body).axis(sorted.view);
+        plan_.extents.push_back(sorted.view.in_shape(0)[axis] - sorted.view.out_shape()[axis]);
+    }
     const LoweredRegion lowered = lower(program_, partition_, region, schedule, in_place_, name);
     const int first_scratch = static_cast<int>(plan_.buffers.size());
     for (const LoweredRegion::Scratch& scratch : lowered.scratch) {
@@ -325,6 +332,7 @@ void Planner::report_region(const Region& region, const Schedule& schedule, cons
     report.name = name;
     report.schedule = schedule.attention ? str(*schedule.attention)
                       : schedule.scatter ? str(*schedule.scatter)
+                      : schedule.sort    ? str(*schedule.sort)
                       : schedule.tiling  ? str(*schedule.tiling, region)
                                          : schedule.str();
     std::set<TensorRef> read;

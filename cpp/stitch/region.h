@@ -29,7 +29,7 @@ struct Member {
 struct Region {
     std::vector<RegionVar> vars;
     std::map<OpId, Member> members;  // ascending ids are a topological order
-    bool has_reduce = false;
+    bool has_reduce = false;         // or a scan: there is a row
     bool has_contraction = false;
     std::vector<OpId> outputs;  // members that somebody outside reads, or that are results
 

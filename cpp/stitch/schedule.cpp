@@ -15,6 +15,7 @@ using loopir::IndexTerm;
 using loopir::VarId;
 
 constexpr int rows_by_one_vector = 4;
+constexpr int rows_side_by_side = 4;
 constexpr double max_cost_down_rows = 20;      // of sums in lanes, to take many vectors of a row
 constexpr std::size_t max_pieces = 8;          // of the innermost loop
 constexpr std::int64_t min_piece_vectors = 4;  // shorter ones are left in the loop
@@ -100,10 +101,13 @@ public:
     Schedule run() {
         sort_axes();
         while (collapse_one()) {}
-        const int vector = choose_vector();
+        int vector = choose_vector();
+        const bool in_order = has_scan([](const OpAccess::Scan& scan) { return !scan.associative; });
+        if (in_order && vector >= 0 && axes_[static_cast<std::size_t>(vector)].row) vector = -1;
         Schedule schedule = arrange(vector);
         choose_unrolls(schedule, vector);
         choose_cuts(schedule, vector);
+        schedule.scans = has_scan([](const OpAccess::Scan&) { return true; });
         schedule.streaming = worth_streaming();
         schedule.row_bytes = machine_.row_bytes;
         if (!machine_.packs_products) return schedule;
@@ -113,6 +117,13 @@ public:
     }
 
 private:
+    template <typename Predicate>
+    bool has_scan(Predicate predicate) const {
+        return std::any_of(region_.members.begin(), region_.members.end(), [&](const auto& entry) {
+            const OpAccess& access = partition_.accesses[static_cast<std::size_t>(entry.first)];
+            return access.scan && predicate(*access.scan);
+        });
+    }
     std::int64_t estimate(const Dim& dim) const { return options_.estimate(dim); }
 
     // Renumbers axes: entry k of `order` is the old number of new axis k.
@@ -379,6 +390,13 @@ private:
 
     int choose_chunks(const Schedule& schedule) const {
         if (!region_.has_reduce || schedule.rows.empty() || count_passes(partition_, region_) > 1) return 0;
+        // A chunk of a scan goes on from what the others come to: one total for each, found without those of others.
+        int walked = 0;
+        for (const auto& [op, member] : region_.members) {
+            walked += partition_.accesses[static_cast<std::size_t>(op)].walks_row() ? 1 : 0;
+        }
+        const bool scans = has_scan([](const OpAccess::Scan&) { return true; });
+        if (scans && (walked > 1 || has_scan([](const OpAccess::Scan& scan) { return !scan.associative; }))) return 0;
         std::int64_t outer = 1, rows = 1;
         for (const LoopSpec& loop : schedule.outer) {
             const std::int64_t extent = estimate(loop.extent);
@@ -429,6 +447,10 @@ private:
         };
         for (LoopSpec& loop : schedule.outer) choose(loop, false);
         for (LoopSpec& loop : schedule.rows) choose(loop, true);
+        // Rows side by side hide the latency of a scan that has no lanes.
+        const bool scalar = vector < 0 && !schedule.rows.empty() && !schedule.outer.empty();
+        if (scalar && has_scan([](const OpAccess::Scan&) { return true; }))
+            schedule.outer.back().unroll = rows_side_by_side;
         // Rows of a matrix by one vector: some rows side by side share what is read of the vector.
         const bool in_rows = !schedule.rows.empty() && schedule.rows.back().vector;
         if (region_.has_contraction && in_rows && !schedule.outer.empty()) {
@@ -533,6 +555,11 @@ Schedule choose_schedule(const Program& program, const Partition& partition, con
     if (const OpAccess& access = partition.accesses[static_cast<std::size_t>(last)]; access.scatter) {
         Schedule schedule;
         schedule.scatter = choose_scatter_cut(program, access, last, options, machine);
+        return schedule;
+    }
+    if (partition.accesses[static_cast<std::size_t>(last)].is_sort) {
+        Schedule schedule;
+        schedule.sort = choose_sort(program, last, options, machine);
         return schedule;
     }
     return Scheduler(program, partition, region, options, machine).run();

@@ -129,6 +129,19 @@ struct ScatterCut {
     bool shared = false;  // pulled: a group of threads looks for those of one element
 };
 
+// A sort: how each element of a row finds its place.
+struct SortPlan {
+    enum class Method : std::uint8_t {
+        ranks,      // by counting those before it
+        digits,     // in passes, each by a digit of its key
+        selection,  // among the best so far, which are all that is asked for
+    };
+    Method method = Method::ranks;
+    int digit_bits = 8;
+    int digits = 1;
+    int chunks = 1;  // of a row, walked side by side
+};
+
 struct Schedule {
     std::vector<LoopSpec> outer;  // from the outside in
     std::vector<LoopSpec> rows;   // inside those, run once for each pass over the row
@@ -138,6 +151,7 @@ struct Schedule {
     // many chunks (0: not split), side by side, and a second kernel combines them. The number is fixed, so that
     // the order of summation does not depend on the thread count.
     int chunks = 0;
+    bool scans = false;  // the row holds a scan: its chunks are walked again, from where those before them end
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();  // see Machine
     // Results larger than the caches are written around them.
     bool streaming = false;
@@ -146,6 +160,7 @@ struct Schedule {
     // Of a region that has kernels of its own: replaces the loops above.
     std::optional<AttentionTiling> attention;
     std::optional<ScatterCut> scatter;
+    std::optional<SortPlan> sort;
 
     std::string str() const;  // "parallel i(64) > vector j(4096) x4"
 };
@@ -177,6 +192,9 @@ std::string str(const AttentionTiling& tiling);
 ScatterCut choose_scatter_cut(const Program& program, const OpAccess& access, OpId op, const StitchOptions& options,
                               const Machine& machine);
 std::string str(const ScatterCut& cut);
+
+SortPlan choose_sort(const Program& program, OpId op, const StitchOptions& options, const Machine& machine);
+std::string str(const SortPlan& plan);
 
 Schedule choose_schedule(const Program& program, const Partition& partition, const Region& region,
                          const StitchOptions& options, const Machine& machine);

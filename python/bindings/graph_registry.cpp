@@ -40,6 +40,8 @@ const char* body_name(const OpDef& def) {
     if (std::holds_alternative<ElementBody>(def.body)) return "element";
     if (std::holds_alternative<ScatterBody>(def.body)) return "scatter";
     if (std::holds_alternative<ReduceBody>(def.body)) return "reduce";
+    if (std::holds_alternative<CumulativeBody>(def.body)) return "cumulative";
+    if (std::holds_alternative<SortBody>(def.body)) return "sort";
     if (std::holds_alternative<CompositeBody>(def.body)) return "composite";
     if (std::holds_alternative<ControlBody>(def.body)) return "control";
     return "builtin";

@@ -83,7 +83,57 @@ Kernel row_reduction(Combiner combiner, DType type, bool guarded) {
     return b.finish(concat(loopir::name_of(combiner), "_", name_of(type)));
 }
 
+// y[r, c] = all of x[r, ...] up to c, or what comes before c; for argmin and argmax also where that is.
+Kernel running_rows(Combiner combiner, DType type, bool before) {
+    Builder b;
+    const bool position = loopir::is_arg_reduction(combiner);
+    const int x = b.add_buffer({"x", type, Role::input, rows * columns});
+    const int y = b.add_buffer({"y", type, Role::output, rows * columns});
+    const int at = b.add_buffer({"at", DType::int64, Role::output, rows * columns});
+    const int acc = b.add_accumulator(combiner, type);
+    const Index r = b.begin_loop("r", rows);
+    b.init_acc(acc);
+    const Index c = b.begin_loop("c", columns);
+    const Index offset = r * columns + c;
+    const auto accumulate = [&] {
+        b.accumulate(acc, b.load(x, offset), position ? b.index_value(c) : loopir::no_value);
+    };
+    if (!before) accumulate();
+    b.store(y, offset, b.acc_read(acc));
+    b.store(at, offset, position ? b.acc_read(acc, 1) : b.index_value(c));
+    if (before) accumulate();
+    b.end_loop();
+    b.end_loop();
+    return b.finish("running");
+}
+
 }  // namespace
+
+TEST_CASE("reduce: running values, read inside the loop that accumulates") {
+    std::mt19937_64 random(test_seed());
+    int turn = 0;
+    for (const Combiner combiner : combiners) {
+        for (const DType type : value_types) {
+            if (!loopir::type_error(combiner, type).empty()) continue;
+            const bool rounds = is_floating(type) && (combiner == Combiner::sum || combiner == Combiner::product);
+            for (const bool before : {false, true}) {
+                const Kernel plain = running_rows(combiner, type, before);
+                for (const Schedule& schedule : schedules()) {
+                    const Kernel kernel = scheduled(plain, schedule);
+                    for (const TargetInfo& target : targets_for(type, ++turn)) {
+                        for (const auto& [r, c] :
+                             {std::pair<std::int64_t, std::int64_t>{1, 0}, {3, 1}, {9, 7}, {2, 8}, {19, 33}, {2, 70}}) {
+                            expect(kernel, target,
+                                   {filled(type, r * c, random, rounds), filled(type, r * c, random, false),
+                                    filled(DType::int64, r * c, random, false)},
+                                   sizes_of(kernel, r, c), combiner == Combiner::product ? 1e-5 : 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
 
 TEST_CASE("reduce: every combiner on every type and schedule") {
     std::mt19937_64 random(test_seed());

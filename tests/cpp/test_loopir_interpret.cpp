@@ -160,6 +160,22 @@ TEST_CASE("interpret: reductions and their NaN rules") {
     CHECK(std::isnan(reduced(Combiner::argmin, {1, nan32, 3})));
 }
 
+TEST_CASE("interpret: a running sum is read before and after each step") {
+    Builder b;
+    const int x = b.add_buffer({"x", f32, Role::input, Dim(4)});
+    const int y = b.add_buffer({"y", f32, Role::output, Dim(8)});
+    const int sum = b.add_accumulator(Combiner::sum, f32);
+    b.init_acc(sum);
+    const Index j = b.begin_loop("j", Dim(4));
+    b.store(y, j * 2, b.acc_read(sum));
+    b.accumulate(sum, b.load(x, j));
+    b.store(y, j * 2 + 1, b.acc_read(sum));
+    b.end_loop();
+    std::vector<float> values{1, 2, 4, 8}, sums(8);
+    run(b.finish("running"), {values.data(), sums.data()});
+    CHECK(sums == std::vector<float>{0, 1, 1, 3, 3, 7, 7, 15});
+}
+
 TEST_CASE("interpret: argmax over a reversed loop still finds the first") {
     Builder b;
     const int x = b.add_buffer({"x", DType::int32, Role::input, 6});

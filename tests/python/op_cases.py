@@ -410,6 +410,7 @@ CASES: dict[str, list[Case]] = {
 import conv_cases  # noqa: E402
 import gather_cases  # noqa: E402
 import recurrent_cases  # noqa: E402
+import sort_cases  # noqa: E402
 import training_cases  # noqa: E402
 
-CASES |= conv_cases.ROWS | gather_cases.ROWS | recurrent_cases.ROWS | training_cases.ROWS
+CASES |= conv_cases.ROWS | gather_cases.ROWS | recurrent_cases.ROWS | sort_cases.ROWS | training_cases.ROWS

@@ -114,6 +114,25 @@ def test_source_is_readable_and_one_kernel_holds_the_whole() -> None:
         cpu.source("msl")
 
 
+def test_rows_are_walked_and_sorted() -> None:
+    """Sums in blocks, softmax in the same kernel, sorting by digits, and the first few of a row."""
+    array = np.random.default_rng(0).standard_normal((3, 1500)).astype(np.float32)
+    graph = ts.Graph()
+    x = graph.placeholder(array.shape)
+    running = ts.cumulative_sum(ts.softmax(x), reverse=True)
+    down = ts.cumulative_maximum(x, axis=0, exclusive=True)
+    results = run(graph, {x: array}, [running, down, ts.sort(x), ts.argsort(x), *ts.top_k(x, 5)])
+    wide = np.exp(array.astype(np.float64))
+    exact = np.flip(np.cumsum(np.flip(wide / wide.sum(-1, keepdims=True), -1), -1), -1)
+    np.testing.assert_allclose(results[0], exact, rtol=1e-5)
+    np.testing.assert_array_equal(results[1], np.vstack([np.full(1500, -np.inf), array[0], np.maximum(*array[:2])]))
+    order = np.argsort(array, -1, kind="stable")
+    np.testing.assert_array_equal(results[2], np.sort(array, -1))
+    np.testing.assert_array_equal(results[3], order)
+    np.testing.assert_array_equal(results[4], np.flip(np.sort(array, -1), -1)[:, :5])
+    np.testing.assert_array_equal(results[5], np.flip(order, -1)[:, :5])
+
+
 def test_float64_runs_on_the_cpu_and_the_report_says_so() -> None:
     graph = ts.Graph()
     x = graph.placeholder((5,), dtype="float64")

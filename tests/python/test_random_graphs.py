@@ -112,7 +112,27 @@ class RandomGraph:
             return Node((a,), lambda x: getattr(ts, name)(x, axis=axis, keepdims=keep), f"{name} {axis} {keep}")
         if kind < 0.8:
             return Node((a,), lambda x: ts.softmax(x, axis=axis), f"softmax {axis}")
+        if kind < 0.87:
+            return self.propose_walk(rng, a, axis, max(int(tensors[a].shape[axis]), 1))
         return self.propose_movement(rng, a, rank, axis, tensors)
+
+    def propose_walk(self, rng: np.random.Generator, a: int, axis: int, extent: int) -> Node:
+        """Along a row. Where a tie goes to depends on roundings: of operations that decide, no gradients are taken."""
+        reverse = bool(rng.integers(0, 2))
+        name = (
+            "cumulative_sum" if self.differentiated else str(rng.choice(["cumulative_sum", "cumulative_max", "sort"]))
+        )
+        text = f"{name} {axis} {reverse}"
+        if name == "sort":
+            return Node((a,), lambda x: ts.sort(x, axis=axis, descending=reverse), text)
+        if name == "cumulative_max":
+            return Node((a,), lambda x: ts.cumulative_maximum(x, axis=axis, reverse=reverse), text)
+        exclusive = bool(rng.integers(0, 2))
+        return Node(
+            (a,),
+            lambda x: ts.cumulative_sum(x * (1.0 / extent), axis=axis, exclusive=exclusive, reverse=reverse),
+            f"{text} {exclusive}",
+        )
 
     @staticmethod
     def propose_movement(rng: np.random.Generator, a: int, rank: int, axis: int, tensors: list[Any]) -> Node:
