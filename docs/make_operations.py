@@ -76,7 +76,7 @@ def python_name(attribute: str) -> str:
 
 def as_code(value: Any) -> str:
     if isinstance(value, ts.DType):
-        return f"ts.{value.name}"
+        return f"ts.{value.name}_" if value.name == "bool" else f"ts.{value.name}"  # as Python has a bool of its own
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 

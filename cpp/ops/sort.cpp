@@ -126,7 +126,8 @@ OpDef first_few_op(bool largest) {
     def.doc = concat("The k ", which, " elements along an axis, the ", which,
                      " first, and their int32 positions. k may be anything from 0 to the length of the axis.",
                      order_doc, largest ? "it comes first." : "it comes last.",
-                     " Rows are not sorted as a whole. The gradient of the values goes to where they came from; the "
+                     " For up to 64 of them, long rows are not sorted as a whole. The gradient of the values goes to "
+                     "where they came from; the "
                      "positions have none.");
     def.args = {{"x", "bools, integers or floats, with one axis at least"}};
     def.attributes = {k_attr(), sort_axis_attr()};

@@ -273,8 +273,8 @@ def for_loop(
 
     Args:
         count: the number of iterations (a number, the name of a dim, or an integer scalar tensor), or a range: (lower,
-            upper) or (lower, upper, step) of numbers or integer scalar tensors, whose values int32 can hold. The step must
-            be positive: a number that is not is an error, and a tensor that is not gives no iterations.
+            upper) or (lower, upper, step) of numbers or integer scalar tensors, whose values int32 can hold. The step
+            must be positive: a number that is not is an error, and a tensor that is not gives no iterations.
         body: takes the index (an int32 scalar) and what is carried; gives the same structure.
         initial: a tensor, or a tuple, list or dict of tensors; numbers and arrays become constants.
         graph: needed when there is no tensor among the arguments.

@@ -485,3 +485,39 @@ def scan_text(parameters: str, results: str, carried: int) -> str:
 def test_damaged_text_of_functions_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ts.Graph.parse("topstitch graph 1\n" + text + "\n")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int16", "uint8"])
+def test_counts_and_bounds_of_any_integer_dtype(dtype: str) -> None:
+    graph = ts.Graph()
+    n = graph.placeholder((), dtype=dtype)
+    total = ts.for_loop(n, lambda i, c: c + i, graph.constant(0, dtype=ts.int32))
+    span = ts.for_loop((2, n, 3), lambda i, c: c + i, graph.constant(0, dtype=ts.int32))
+    for value in (0, 1, 2, 3, 12):
+        results = graph.run({n: np.array(value, dtype)}, [total, span])
+        assert [int(result) for result in results] == [sum(range(value)), sum(range(2, value, 3))]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "step"),
+    [(2**31 - 10, 2**31 - 1, 4), (-(2**31), 2**31 - 1, 2**30), (5, 5, 1), (5, -5, 1), (0, 7, 0), (0, 7, -1)],
+)
+def test_tensor_ranges_at_the_ends_of_int32(lower: int, upper: int, step: int) -> None:
+    """The index of a step behind the last does not fit; a step that is not positive gives no iterations."""
+    graph = ts.Graph()
+    bounds = [graph.placeholder((), dtype=ts.int32) for _ in range(3)]
+    zero = graph.constant(0, dtype=ts.int32)
+    count, last = ts.for_loop(tuple(bounds), lambda i, c: (c[0] + 1, i), (zero, zero))
+    feeds = dict(zip(bounds, (lower, upper, step), strict=True))
+    expected = list(range(lower, upper, step)) if step > 0 else []
+    assert [int(result) for result in graph.run(feeds, [count, last])] == [
+        len(expected),
+        expected[-1] if expected else 0,
+    ]
+
+
+def test_a_bound_that_is_no_integer_scalar_is_refused() -> None:
+    graph = ts.Graph()
+    for bad in (graph.placeholder((), dtype=ts.float32), graph.placeholder((2,), dtype=ts.int32)):
+        with pytest.raises(ts.DTypeError, match=r"\[for_loop\] .* must be integer scalars, not"):
+            ts.for_loop(bad, lambda i, c: c, graph.constant(0))

@@ -306,3 +306,29 @@ def test_terms_that_are_used_many_times_are_summed_once() -> None:
         step[at] = 1e-6
         expected[at] = (loss(values[0] + step) - loss(values[0] - step)) / 2e-6
     np.testing.assert_allclose(graph.run(feeds, gradient), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [3, "n", -1])
+@pytest.mark.parametrize("scale", [1.0, 0.9])
+def test_scans_that_are_linear_in_everything(length: int | str, scale: float) -> None:
+    """Their gradient needs no history and no sequence, but a length."""
+    graph = ts.Graph()
+    parts = graph.placeholder((length, 2), dtype=ts.float64)
+    last, _ = ts.scan(lambda c, x: (scale * c + 0.1 * x, None), graph.constant(np.zeros(2)), parts)
+    slope = ts.gradients(ts.sum(last), [parts])[parts]
+    (result,) = graph.run({parts: np.ones((3, 2))}, [slope])
+    expected = 0.1 * scale ** np.array([[2.0], [1.0], [0.0]]) * np.ones(2)
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("loop", ["while_loop", "for_loop"])
+def test_stop_gradient_cuts_the_path_to_a_loop_without_gradient(loop: str) -> None:
+    graph = ts.Graph()
+    x = graph.placeholder((2,), dtype=ts.float64)
+    start = ts.stop_gradient(ts.sum(x))
+    if loop == "while_loop":
+        n = ts.while_loop(lambda v: v < 10.0, lambda v: v + 1.0, start)
+    else:
+        n = ts.for_loop(graph.constant(7, dtype=ts.int32), lambda i, v: v + 1.0, start)
+    (slope,) = graph.run({x: [1.0, 2.0]}, [ts.gradients(ts.sum(n * x), [x])[x]])
+    np.testing.assert_array_equal(slope, [10.0, 10.0])

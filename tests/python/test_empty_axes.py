@@ -13,7 +13,14 @@ import pytest
 
 import topstitch as ts
 
-SHAPES = [((0, 4), (4,)), ((0, 2, 4), (2, 4)), ((3, 0, 4), (4,)), ((0, 4), (1, 4)), ((0, 4), (3, 4)), ((2, 0, 4), (2, 1, 4))]
+SHAPES = [
+    ((0, 4), (4,)),
+    ((0, 2, 4), (2, 4)),
+    ((3, 0, 4), (4,)),
+    ((0, 4), (1, 4)),
+    ((0, 4), (3, 4)),
+    ((2, 0, 4), (2, 1, 4)),
+]
 
 CASES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
     "sum": (lambda a, b: ts.sum(a) + b, lambda a, b: a.sum() + b),

@@ -10,6 +10,7 @@ import concurrent.futures
 import gc
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -290,3 +291,16 @@ def test_beside_concurrent_futures(doubler: Doubler) -> None:
     with pytest.raises(concurrent.futures.CancelledError):
         cancelled.result(PATIENCE)
     gate.signal(1)
+
+
+def test_a_loop_that_updates_what_it_carries_in_place_can_be_cancelled() -> None:
+    """No variable is changed by it; it would not end before the sun does."""
+    graph = ts.Graph()
+    x = graph.placeholder((), dtype=ts.float64)
+    endless = ts.while_loop(lambda s: s < 1e18, lambda s: s + 1.0, x)
+    job = graph.run_async({x: 0.0}, [endless])
+    while job.status != "running":
+        time.sleep(0.001)
+    job.cancel()
+    assert job.wait(30)
+    assert job.status == "cancelled"
