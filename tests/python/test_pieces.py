@@ -27,7 +27,7 @@ def pieces(exe: ts.Executable) -> int:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int64, np.bool_, np.complex64])
 @pytest.mark.parametrize("interpret", [False, True])
 def test_concat(dtype: Any, interpret: bool) -> None:
-    lengths = (64, 37, 100, 33)
+    lengths = (128, 75, 200, 67)  # each at least four of the widest vectors
     parts = [random(5, n, seed=n, dtype=dtype) for n in lengths]
     graph = ts.Graph()
     inputs = [graph.placeholder(part.shape, dtype=dtype) for part in parts]
