@@ -20,10 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-id<MTLDevice> device_of(const void* device) {
-    return static_cast<id<MTLDevice>>(const_cast<void*>(device));
-}
-
 std::string text_of(NSError* error) {
     return error ? [[error localizedDescription] UTF8String] : "no reason was given";
 }
@@ -125,7 +121,7 @@ CompiledPipeline Gpu::compile(const std::string& source, const std::string& func
     pipeline.name = function;
     std::string failure;
     @autoreleasepool {
-        id<MTLDevice> device = device_of(metal_device());
+        const auto device = static_cast<id<MTLDevice>>(metal_device());
         NSError* error = nil;
         const auto options = adopt([[MTLCompileOptions alloc] init]);
         // Value-changing mathematics is off, as on the CPU; by the name that systems before macOS 15 have too.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/short_list.h"
+
 namespace topstitch::codegen {
 
 using loopir::Block;
@@ -18,16 +20,6 @@ using loopir::ValueId;
 using loopir::VarId;
 
 namespace {
-
-template <typename T>
-bool contains(const std::vector<T>& list, const T& item) {
-    return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-template <typename T>
-void add_once(std::vector<T>& list, const T& item) {
-    if (!contains(list, item)) list.push_back(item);
-}
 
 void merge(Contents& into, const Contents& from) {
     const auto append = [](auto& a, const auto& b) { a.insert(a.end(), b.begin(), b.end()); };

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "core/short_list.h"
 #include "loopir/contract.h"
 
 namespace topstitch::cpu {
@@ -32,16 +33,6 @@ constexpr int repeats = 4;
 constexpr int most_copies_repeated = 8;
 constexpr std::size_t most_crossing = 16;  // values in the body of a loop whose iterations cross lanes
 constexpr std::size_t most_repeated = 8;   // values in the body of a loop whose iterations are repeated
-
-template <typename T>
-bool contains(const std::vector<T>& list, const T& item) {
-    return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-template <typename T>
-void add_once(std::vector<T>& list, const T& item) {
-    if (!contains(list, item)) list.push_back(item);
-}
 
 // What happens anywhere inside one loop.
 struct LoopContents {

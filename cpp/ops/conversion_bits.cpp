@@ -2,6 +2,7 @@
 // Bytes are little-endian on every device.
 #include <utility>
 
+#include "core/element_bits.h"
 #include "ops/elementwise.h"
 #include "ops/expr.h"
 #include "ops/families.h"
@@ -14,19 +15,6 @@ using loopir::ScalarOp;
 using loopir::ValueId;
 
 namespace {
-
-DType bits_type(DType dtype) {
-    switch (size_of(dtype)) {
-        case 1:
-            return DType::uint8;
-        case 2:
-            return DType::uint16;
-        case 4:
-            return DType::uint32;
-        default:
-            return DType::uint64;
-    }
-}
 
 // The bytes of an element in memory as an unsigned integer, and back.
 ValueId to_bits(Builder& b, const Value& x, DType dtype) {

@@ -37,6 +37,19 @@ stitch::Machine scheduling_machine(const DeviceBackend& device, const CompileOpt
     return machine;
 }
 
+// In place; what loops carry is updated in place as well, but is nobody's afterwards.
+bool writes_variable(const stitch::Plan& plan, const stitch::PlanStep& step) {
+    if (step.kernel < 0) return false;
+    std::size_t next = 0;
+    for (const loopir::BufferParam& param : plan.kernels[static_cast<std::size_t>(step.kernel)].buffers) {
+        if (param.role == loopir::BufferParam::Role::local) continue;
+        const stitch::PlanBuffer& buffer = plan.buffers[static_cast<std::size_t>(step.buffers[next++])];
+        if (param.role != loopir::BufferParam::Role::input && buffer.kind == stitch::PlanBuffer::Kind::variable)
+            return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 CompiledProgram::CompiledProgram(Program program, const Hints& hints, const CompileOptions& options,
@@ -87,23 +100,6 @@ CompiledProgram::CompiledProgram(Program program, const Hints& hints, const Comp
     contexts_.push_back(std::move(context));
     report_.compile_milliseconds = milliseconds_since(start);
 }
-
-namespace {
-
-// In place; what loops carry is updated in place as well, but is nobody's afterwards.
-bool writes_variable(const stitch::Plan& plan, const stitch::PlanStep& step) {
-    if (step.kernel < 0) return false;
-    std::size_t next = 0;
-    for (const loopir::BufferParam& param : plan.kernels[static_cast<std::size_t>(step.kernel)].buffers) {
-        if (param.role == loopir::BufferParam::Role::local) continue;
-        const stitch::PlanBuffer& buffer = plan.buffers[static_cast<std::size_t>(step.buffers[next++])];
-        if (param.role != loopir::BufferParam::Role::input && buffer.kind == stitch::PlanBuffer::Kind::variable)
-            return true;
-    }
-    return false;
-}
-
-}  // namespace
 
 void CompiledProgram::add_steps() {
     for (const stitch::PlanStep& step : plan_.steps) {

@@ -2,6 +2,8 @@
 // See sort_writer.h.
 #include "stitch/sort_writer.h"
 
+#include "core/element_bits.h"
+
 namespace topstitch::stitch {
 
 using loopir::no_value;
@@ -61,16 +63,7 @@ Index SortWriter::begin_rows(const Dim& parts) {
 // --- Keys.
 
 DType SortWriter::key_type() const {
-    switch (size_of(dtype_)) {
-        case 1:
-            return DType::uint8;
-        case 2:
-            return DType::uint16;
-        case 4:
-            return DType::uint32;
-        default:
-            return DType::uint64;
-    }
+    return bits_type(dtype_);
 }
 
 int SortWriter::key_bits() const {
