@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "codegen/emit.h"
+#include "core/exit_gate.h"
 #include "core/fork_gate.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -210,8 +211,10 @@ public:
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions& options) override {
         Compiled result;
         const std::int64_t before = shared_.pipelines->stats().compiled;
-        for (const loopir::Kernel& kernel : kernels)
+        for (const loopir::Kernel& kernel : kernels) {
+            const ExitGate exit_gate;  // of each, as for the CPU's kernels
             result.kernels.push_back(std::make_shared<const MetalKernel>(shared_, kernel, options));
+        }
         result.newly_compiled = static_cast<int>(shared_.pipelines->stats().compiled - before);
         return result;
     }

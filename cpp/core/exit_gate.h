@@ -7,7 +7,8 @@
 namespace topstitch {
 
 // While one lives, the end of the process waits (some seconds at most, a hundred times what a kernel takes). Once it
-// has begun, constructing one throws InternalError.
+// has begun, constructing one throws InternalError: whoever compiles many kernels constructs one for each, and so stops
+// at the next.
 class ExitGate {
 public:
     ExitGate();

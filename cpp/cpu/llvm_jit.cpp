@@ -12,6 +12,7 @@
 #include <map>
 #include <thread>
 
+#include "core/exit_gate.h"
 #include "cpu/jit.h"
 #include "cpu/kernel_cache.h"
 #include "cpu/llvm_codegen.h"
@@ -167,7 +168,8 @@ private:
 };
 
 // Runs work(i) for each i below `count` on threads of their own: a compilation takes milliseconds, for which the
-// pool must not be kept from running kernels. Rethrows the first exception by number.
+// pool must not be kept from running kernels. Takes up nothing more after an exception, and rethrows the first by
+// number.
 void run_on_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
     std::atomic<std::size_t> next{0};
     std::vector<std::exception_ptr> errors(count);
@@ -175,7 +177,10 @@ void run_on_threads(std::size_t count, const std::function<void(std::size_t)>& w
         for (std::size_t i; (i = next.fetch_add(1)) < count;) {
             try {
                 work(i);
-            } catch (...) { errors[i] = std::current_exception(); }
+            } catch (...) {
+                errors[i] = std::current_exception();
+                next.store(count);
+            }
         }
     };
     std::vector<std::thread> threads;
@@ -209,6 +214,7 @@ std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loopi
     std::atomic<int> compiled{0};
     std::atomic<int> from_disk{0};
     run_on_threads(missing.size(), [&](std::size_t m) {
+        const ExitGate exit_gate;  // of each: the end of the process waits for the kernel, not for all that follow
         const std::size_t i = missing[m];
         results[i] = kernel_cache().get(keys[i], [&] {
             auto made = std::make_shared<const JitKernel>(kernels[i], target, keys[i]);

@@ -218,7 +218,7 @@ DISTINCT = """
 deep = ts.Graph()
 p = deep.placeholder((64,))
 chain = p
-for k in range(600): chain = ts.tanh(chain * (1.0 + k / 9999))
+for k in range(3000): chain = ts.tanh(chain * (1.0 + k / 9999))
 """
 
 
@@ -247,6 +247,12 @@ def interrupt(action, expected=KeyboardInterrupt):
     passed = time.monotonic() - started
     assert passed < 12, passed
     assert graph.run({x: four}, double).tolist() == [0, 2, 4, 6]
+def repeats(action):
+    "How often to do the action so that the signal comes long before the end, on a machine of any speed."
+    action()
+    started = time.monotonic()
+    action()
+    return int(3.0 / (time.monotonic() - started)) + 30
 """
 )
 
@@ -278,7 +284,7 @@ def test_interrupting_a_run() -> None:
 long = ts.Graph()
 a, b = (long.variable(np.ones((1000, 1000), np.float32)) for _ in range(2))
 moved = a
-for _ in range(30): moved = ts.minimum(moved @ b, 1.0)
+for _ in range(repeats(lambda: long.run({}, ts.sum(a @ b)))): moved = ts.minimum(moved @ b, 1.0)
 steps = [a.assign(moved + 1.0), b.assign(ts.minimum(moved, 1.0) * 2.0)]
 interrupt(lambda: long.run({}, operations=steps))
 first, second = float(long.variable_value(a)[0, 0]), float(long.variable_value(b)[0, 0])
@@ -291,7 +297,7 @@ SLOW = """
 long = ts.Graph()
 a = long.variable(np.ones((1200, 1200), np.float32))
 slow = a
-for _ in range(60): slow = ts.minimum(slow @ slow, 1.0)
+for _ in range(repeats(lambda: long.run({}, ts.sum(a @ a)))): slow = ts.minimum(slow @ slow, 1.0)
 first = a.assign(slow)
 read = ts.sum(a)
 long.run({}, read)
@@ -317,19 +323,20 @@ def test_interrupting_whoever_waits_for_a_variable(action: str) -> None:
     ids=["run", "compile", "encode"],
 )  # fmt: skip
 def test_interrupting_a_compilation(action: str) -> None:
-    interrupted = INTERRUPTED.replace("passed < 12", "ts.cache_statistics()['kernels']['compiled'] < 600")
+    interrupted = INTERRUPTED.replace("passed < 12", "ts.cache_statistics()['kernels']['compiled'] < 3000")
     run_child(f"{interrupted}{DISTINCT}\ninterrupt(lambda: {action})\nos._exit(0)")
 
 
 def test_interrupting_a_profile() -> None:
-    interrupted = INTERRUPTED.replace("passed < 12", "float(many.variable_value(n)) < 3000")
+    interrupted = INTERRUPTED.replace("passed < 12", "float(many.variable_value(n)) < runs")
     run_child(
         interrupted
         + """
 many = ts.Graph()
 n, m = many.variable(np.float32(0)), many.variable(np.ones((300, 300), np.float32))
 executable = many.compile([], ts.sum(m @ m), [n.assign(n + 1.0)])
-interrupt(lambda: executable.profile(runs=3000))
+runs = repeats(executable.run)
+interrupt(lambda: executable.profile(runs=runs))
 os._exit(0)
 """
     )
