@@ -118,12 +118,14 @@ public:
         first_outer_ = (split_ * share + block_) * Dim(tiling_.block / inner_);
         first_reduced_ = first_outer_ * Dim(inner_);
         first_step_ = tiling_.pairs ? (split_ * share + block_) * Dim(block_steps()) : first_reduced_;
-        if (tiling_.packed) {
+        if (tiling_.factors == Tiling::Factors::packed) {
             if (!rows_.once && !is_staged(rows_)) pack_in_tile(rows_);
             if (!columns_.once && !is_staged(columns_)) pack_in_tile(columns_);
-            multiply_panels();
+        }
+        if (tiling_.factors == Tiling::Factors::streamed) {
+            multiply_streaming();
         } else {
-            multiply_in_place();
+            multiply_panels();
         }
         close(1);
         if (!tiling_.in_registers && !in_panels()) {
@@ -385,14 +387,19 @@ private:
         const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
-        if (tiling_.staged()) {
+        const bool in_place = tiling_.factors == Tiling::Factors::in_place;
+        if (tiling_.staged() || in_place) {
             bind(tiling_.rows, clamped(rows_, row));
             bind(tiling_.columns, column);
         }
         const ValueId value = sum_over_block([&](const Index& k) {
-            const ValueId left = is_staged(rows_) ? staged_value() : packed_value(rows_, shared_.rows, row_panel, i, k);
-            const ValueId right =
-                is_staged(columns_) ? staged_value() : packed_value(columns_, shared_.columns, column_panel, j, k);
+            if (in_place) bind(tiling_.reduce, k);
+            const auto value_of = [&](Side& side, int number, const Index& panel, const Index& element) {
+                if (in_place) return factor(side);
+                return is_staged(side) ? staged_value() : packed_value(side, number, panel, element, k);
+            };
+            const ValueId left = value_of(rows_, shared_.rows, row_panel, i);
+            const ValueId right = value_of(columns_, shared_.columns, column_panel, j);
             return tiling_.pairs ? b_.dot_pairs(left, right, *tiling_.pairs) : b_.mul(left, right);
         });
         if (tiling_.in_registers) {
@@ -422,7 +429,7 @@ private:
 
     // The factors are read where they are, some rows of the column factor side by side. A number of rows that is known
     // makes one tile.
-    void multiply_in_place() {
+    void multiply_streaming() {
         const Index row_panel =
             begin_loop("row_panel", {"row_panel", Dim(tiling_.row_panels)},
                        rows_.extent.is_known() ? std::nullopt : std::optional<Index>(panel_limit(rows_)));
@@ -566,7 +573,7 @@ private:
     // finishes them would be long if it were written out for each register.
     bool in_panels() const {
         const bool waits = !tiling_.in_registers && !tiling_.finished_in_tile;
-        return tiling_.packed && tiling_.one_block && waits && tiling_.splits == 1;
+        return tiling_.factors != Tiling::Factors::streamed && tiling_.one_block && waits && tiling_.splits == 1;
     }
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
     std::int64_t sum_rows() const { return (in_panels() ? 1 : tiling_.row_panels) * rows_.panel; }
@@ -656,9 +663,8 @@ void lower_contraction(const Program& program, const Partition& partition, const
     };
     const Tiling& tiling = *schedule.tiling;
     if (tiling.staged()) result.kernels.push_back(writer().write_stage(name + "_stage"));
-    if (tiling.packed && tiling.rows_once) result.kernels.push_back(writer().write_packed_rows(name + "_rows"));
-    if (tiling.packed && tiling.columns_once)
-        result.kernels.push_back(writer().write_packed_columns(name + "_columns"));
+    if (tiling.rows_once) result.kernels.push_back(writer().write_packed_rows(name + "_rows"));
+    if (tiling.columns_once) result.kernels.push_back(writer().write_packed_columns(name + "_columns"));
     const bool finished = tiling.splits == 1 && !tiling.finished_apart();
     result.kernels.push_back(writer().write_product(finished ? name : name + "_sums"));
     if (tiling.splits > 1) result.kernels.push_back(writer().write_combination(name));

@@ -41,15 +41,20 @@ struct LoopSpec {
     std::vector<std::int64_t> cuts = {};
 };
 
-// A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis. Packed, both factors
-// are copied in the order in which the innermost loop reads them; direct, they are read where they are.
+// A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis.
 struct Tiling {
+    // How the factors get into registers, panel by panel unless they are streamed.
+    enum class Factors : std::uint8_t {
+        packed,    // copied in the order in which the innermost loop reads them
+        in_place,  // read where they are: both fit into the first caches
+        streamed,  // few rows: some rows of the column factor side by side, once through it
+    };
     // Variables of the region, the most significant first: rows are what one factor alone depends on, columns what the
     // other alone does.
     std::vector<loopir::VarId> batch, rows, columns, reduce;
     std::vector<loopir::VarId> row_batch, column_batch;  // of the batch, what the factors depend on
     int row_factor = 0;                                  // which factor the rows belong to
-    bool packed = true;
+    Factors factors = Factors::packed;
     // A factor is packed once, by a kernel of its own, or block by block in each tile that needs it.
     bool rows_once = false;
     bool columns_once = false;

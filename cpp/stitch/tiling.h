@@ -2,6 +2,7 @@
 // tiling.cpp is for products in general, tiling_window.cpp for factors behind a window.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -42,8 +43,14 @@ private:
     void sort_by_store(std::vector<VarId>& vars) const;
     double cost_of_results() const;
     bool finished_in_registers(const Tiling& tiling) const;
-    void share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t& tiles,
-               std::int64_t others = 1) const;
+    struct Tiles {
+        std::int64_t panels = 1;  // of all of them
+        std::int64_t size = 1;    // panels of each, but the last may have fewer
+        std::int64_t count() const { return ceil_div(panels, size); }
+        std::int64_t panels_of(std::int64_t tile) const { return std::min(size, panels - tile * size); }
+    };
+    std::int64_t share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t most,
+                       const Tiles& around) const;
 
     // --- Products in general (tiling.cpp).
     void classify(Tiling& tiling) const;
@@ -52,8 +59,9 @@ private:
     void move_to_batch(std::vector<VarId>& vars, std::vector<VarId>& batch) const;
     void find_batches(Tiling& tiling) const;
     void choose_panel(Tiling& tiling, std::int64_t rows, std::int64_t columns) const;
-    void choose_direct(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    void choose_streamed(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    bool is_read_in_place(const Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     bool is_finished_in_tile(const Tiling& tiling, std::int64_t reduce) const;
     void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const;
 

@@ -310,7 +310,7 @@ void TilingChooser::sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars
 }
 
 void TilingChooser::choose_tiles(Tiling& tiling) const {
-    tiling.packed = true;
+    tiling.factors = Tiling::Factors::packed;
     tiling.rows_in_lanes = true;
     tiling.rows_once = tiling.row_factor != 0;
     tiling.columns_once = tiling.row_factor == 0;

@@ -78,6 +78,36 @@ def test_wide_results() -> None:
     check(random((50, 40)), random((40, 32769), seed=1))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("left", [np.s_[:, ::-1], np.s_[::-1], np.s_[:, ::2], np.s_[7:-3, 5:65]])
+@pytest.mark.parametrize("right", [np.s_[:, ::-1], np.s_[::-1], np.s_[:, ::2], np.s_[3:-4, 1:-1]])
+def test_small_factors_of_any_strides(left: Any, right: Any, dtype: str) -> None:
+    """They are read where they are when their columns lie side by side, and never past an end."""
+    a = random((45, 120), dtype)[left]
+    b = random((150, 194), dtype, 1)[right][: a.shape[1], :96]
+    check(a[:, : b.shape[0]], b)
+    check(np.stack([a, -a])[:, :, : b.shape[0]], b)
+
+
+def test_small_factors_that_do_not_change() -> None:
+    """A row after the last panel reads what is there, and writes nothing."""
+    graph = ts.Graph()
+    x = graph.placeholder((29, 64))
+    weights, bias = random((64, 64), seed=1), random((64,), seed=2)
+    y = ts.relu(x @ graph.constant(weights) + graph.constant(bias))
+    slope = ts.gradients(ts.sum(y * y), [x])[x]
+    a = random((29, 64))
+    result, gradient = graph.run({x: a}, [y, slope])
+    expected = np.maximum(a.astype(np.float64) @ weights + bias, 0)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(gradient, 2 * expected @ weights.T, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1025, 97, 2048), (1100, 64, 2049), (1024, 40, 4100)])
+def test_long_blocks_of_many_rows(m: int, n: int, k: int) -> None:
+    check(random((m, k)), random((k, n), seed=1))
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 50, 60), (50, 0, 60), (50, 60, 0), (0, 0, 0)])
 def test_empty(m: int, n: int, k: int) -> None:
     check(random((m, k)), random((k, n)))
