@@ -3,6 +3,7 @@
 #include "stitch/schedule.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -16,9 +17,12 @@ using loopir::VarId;
 
 constexpr int rows_by_one_vector = 4;
 constexpr int rows_side_by_side = 4;
-constexpr double max_cost_down_rows = 20;      // of sums in lanes, to take many vectors of a row
-constexpr std::size_t max_pieces = 8;          // of the innermost loop
-constexpr std::int64_t min_piece_vectors = 4;  // shorter ones are left in the loop
+constexpr std::int64_t min_lanes = 8;             // of an axis in lanes
+constexpr std::int64_t min_contiguous_lanes = 4;  // of one along which memory is read or written in one go
+constexpr int worth_few_lanes = 4;                // by so much such an axis must have the better score
+constexpr double max_cost_down_rows = 20;         // of sums in lanes, to take many vectors of a row
+constexpr std::size_t max_pieces = 8;             // of the innermost loop
+constexpr std::int64_t min_piece_vectors = 4;     // shorter ones are left in the loop
 constexpr int split_chunks = 32;
 constexpr std::int64_t max_repeats = 8;              // vectors that run together to share what repeats
 constexpr double max_cost_together = 1500;           // of those: the code is written out for each
@@ -238,18 +242,22 @@ private:
         return score;
     }
 
+    // A short axis fills few lanes, which is still better than to read and write one by one what lies apart.
     int choose_vector() const {
-        int best = -1;
-        std::pair<std::pair<bool, int>, std::int64_t> best_key;
-        for (std::size_t a = 0; a < axes_.size(); ++a) {
-            const std::int64_t extent = estimate(axes_[a].extent);
-            const std::pair key(std::pair(extent >= 8, lane_score(a)), static_cast<std::int64_t>(a));
-            if (best < 0 || key > best_key) {
-                best = static_cast<int>(a);
-                best_key = key;
+        const auto best_of = [this](std::int64_t least, std::int64_t most) {
+            int best = -1;
+            for (std::size_t a = 0; a < axes_.size(); ++a) {
+                const std::int64_t extent = estimate(axes_[a].extent);
+                if (extent < least || extent > most) continue;
+                if (best < 0 || lane_score(a) >= lane_score(static_cast<std::size_t>(best))) best = static_cast<int>(a);
             }
-        }
-        return best;
+            return best;
+        };
+        const int any = best_of(min_lanes, std::numeric_limits<std::int64_t>::max());
+        if (any < 0) return best_of(0, min_lanes);
+        const int brief = best_of(min_contiguous_lanes, min_lanes - 1);
+        const auto score = [this](int a) { return lane_score(static_cast<std::size_t>(a)); };
+        return brief >= 0 && score(brief) >= score(any) + worth_few_lanes ? brief : any;
     }
 
     // The outer axis whose iterations share an operand of a contraction, for register tiles; -1 when there is none.

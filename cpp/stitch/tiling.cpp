@@ -376,6 +376,7 @@ bool TilingChooser::is_read_in_place(const Tiling& tiling, std::int64_t rows, st
     const bool one_axis_each = tiling.rows.size() == 1 && tiling.columns.size() == 1 && tiling.reduce.size() == 1;
     const bool whole_panels = extent(tiling.columns.back()).is_known() && columns % tiling.panel_columns() == 0;
     if (!plain || !one_axis_each || !whole_panels || !columns_contiguous_ || !tiling.one_block) return false;
+    if (is_invariant_factor(0) || is_invariant_factor(1)) return false;  // packed in front of the loop
     const auto bytes = static_cast<std::int64_t>(size_of(type_));
     return tiling.splits == 1 && std::max(rows, columns) * reduce * bytes <= machine_.l2_bytes / 4;
 }

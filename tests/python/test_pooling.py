@@ -343,3 +343,17 @@ def test_window_that_turns_out_too_large() -> None:
         assert np.asarray(slope).sum() == windows
     with pytest.raises(ts.UserError, match="spans 3 positions along spatial axis 0, but the input has 1; use"):
         graph.run({x: np.ones((1, 1, 1), np.float32)}, y)
+
+
+@pytest.mark.parametrize("width", [4, 5, 7, 8, 14])
+def test_lanes_run_along_short_rows(width: int) -> None:
+    """Few lanes that read and write in one go are better than many that reach across memory."""
+    graph = ts.Graph()
+    x = graph.placeholder((16, 32, 2 * width, 2 * width))
+    y = ts.max_pool2d(x, 2)
+    fed = np.random.default_rng(0).standard_normal((16, 32, 2 * width, 2 * width), np.float32)
+    executable = graph.compile([x], y)
+    expected = fed.reshape(16, 32, width, 2, width, 2).max((3, 5))
+    np.testing.assert_array_equal(executable.run(fed), expected)
+    (region,) = executable.report().regions
+    assert f"vector i1({width})" in region["schedule"]
