@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/indexing_rules.h"
-#include "stitch/kernel_writer.h"
+#include "stitch/contraction_frame.h"
 
 namespace topstitch::stitch {
 
@@ -21,30 +21,14 @@ constexpr std::int64_t row_padding = 16;
 constexpr std::int64_t packed_steps = 8;
 constexpr std::int64_t step_padding = 2;  // between panels whose vectors reach past their ends
 
-// Scratch buffers that the kernels of the region share, by number.
-struct SharedScratch {
-    int columns = -1;
-    int rows = -1;
-    int stage = -1;
-    int sums = -1;
-};
-
-class ContractionWriter : public KernelWriter {
+class ContractionWriter : public ContractionFrame {
 public:
     ContractionWriter(const Program& program, const Partition& partition, const Region& region,
                       const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, LoweredRegion& result,
                       SharedScratch& shared)
-        : KernelWriter(program, partition, region, schedule, in_place, result),
-          tiling_(*schedule.tiling),
-          shared_(shared),
-          vars_(region.vars.size()) {
-        for (const auto& [op, member] : region.members) {
-            if (access(op).is_reduce) contraction_ = op;
-        }
-        type_ = compute_type(dtype(contraction_));
+        : ContractionFrame(program, partition, region, schedule, in_place, result, shared) {
         packed_type_ = tiling_.pairs ? DType::uint32 : type_;
         together_ = tiling_.pairs ? 2 : 1;
-        batches_ = extent(tiling_.batch);
         reduce_ = extent(tiling_.reduce);
         rows_ = side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, tiling_.panel_rows,
                      tiling_.row_panels, tiling_.rows_in_lanes, tiling_.rows_once);
@@ -80,12 +64,7 @@ public:
             }
         }
         forget_values();
-        const Value value = in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
-            const auto& body = std::get<ReduceBody>(def.body);
-            return body.window->element(context, home(contraction_), reduce_domain(contraction_, body, context.op),
-                                        positions);
-        });
-        b_.store(stage_buffer_, stage_offset(digits), value.re);
+        b_.store(stage_buffer_, stage_offset(digits), window_element(positions));
         close(2);
         return finish(name);
     }
@@ -150,23 +129,6 @@ public:
         return finish(name);
     }
 
-    // Finishes results in the order in which they lie in memory. Sums lie along the columns, across the lanes: the loop
-    // over these goes around the lanes.
-    LoweredKernel write_finish(const std::string& name) {
-        const VarId crossing = tiling_.columns.back();
-        const auto first_lane = tiling_.finish.end() - tiling_.finish_lanes;
-        std::vector<VarId> outer(tiling_.finish.begin(), first_lane);
-        std::erase(outer, crossing);
-        const std::vector<VarId> lanes(first_lane, tiling_.finish.end());
-        bind(outer, begin_loop("at", {"at", extent(outer), true}));
-        vars_[static_cast<std::size_t>(crossing)] = begin_loop("column", {"column", extent({crossing})});
-        bind(lanes, begin_loop("lane", {"lane", extent(lanes), false, true, 1}));
-        const Index at = waiting_offset(joint(tiling_.batch), joint(tiling_.rows), joint(tiling_.columns));
-        finish_value(b_.load(waiting_sums(false), at));
-        close(3);
-        return finish(name);
-    }
-
 private:
     // What differs between the two factors.
     struct Side {
@@ -189,49 +151,10 @@ private:
         return result;
     }
 
-    Dim extent(const std::vector<VarId>& vars) const {
-        Dim product = 1;
-        for (VarId var : vars) product = product * region_.vars[static_cast<std::size_t>(var)].extent;
-        return product;
-    }
-
-    Index region_var(VarId var) const override { return vars_[static_cast<std::size_t>(var)]; }
-
-    // Binds variables to the digits of their joint index.
-    void bind(const std::vector<VarId>& vars, Index left) {
-        for (std::size_t k = vars.size(); k-- > 0;) {
-            const Dim& digit = region_.vars[static_cast<std::size_t>(vars[k])].extent;
-            vars_[static_cast<std::size_t>(vars[k])] = k == 0 ? left : mod(left, digit);
-            left = floor_div(left, digit);
-        }
-        forget_values();
-    }
-
-    // Their joint index.
-    Index joint(const std::vector<VarId>& vars) const {
-        std::vector<std::pair<Index, Dim>> digits;
-        for (VarId var : vars) {
-            digits.emplace_back(vars_[static_cast<std::size_t>(var)],
-                                region_.vars[static_cast<std::size_t>(var)].extent);
-        }
-        return row_major(digits);
-    }
-
     // The guard "index < extent", or none when panels fill it.
     ValueId inside(const Side& side, const Index& index) {
         if (side.extent.is_known() && side.extent.value() % side.panel == 0) return no_value;
         return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(side.extent)));
-    }
-
-    ValueId factor(const Side& side) {
-        return in_context(contraction_, contraction_, guard_,
-                          [&](ElementContext& context, const OpDef& def) {
-                              const auto& body = std::get<ReduceBody>(def.body);
-                              const Indices domain = reduce_domain(contraction_, body, context.op);
-                              const auto& element = body.factors[static_cast<std::size_t>(side.factor)];
-                              return element(context, home(contraction_), domain);
-                          })
-            .re;
     }
 
     // --- Packed factors.
@@ -326,7 +249,7 @@ private:
     ValueId element_of(const Side& side, const Index& at, const Index& reduced) {
         bind(side.vars, at);
         bind(tiling_.reduce, reduced);
-        return factor(side);
+        return factor(side.factor);
     }
 
     // Panels may be fewer than threads: those share out the runs of the last reduced variable, which has a loop of its
@@ -395,7 +318,7 @@ private:
         const ValueId value = sum_over_block([&](const Index& k) {
             if (in_place) bind(tiling_.reduce, k);
             const auto value_of = [&](Side& side, int number, const Index& panel, const Index& element) {
-                if (in_place) return factor(side);
+                if (in_place) return factor(side.factor);
                 return is_staged(side) ? staged_value() : packed_value(side, number, panel, element, k);
             };
             const ValueId left = value_of(rows_, shared_.rows, row_panel, i);
@@ -444,8 +367,8 @@ private:
             bind(tiling_.rows, first_row + i);
             bind(tiling_.columns, first_column + j);
             bind(tiling_.reduce, first_reduced_ + k);
-            const ValueId left = factor(rows_);
-            return b_.mul(left, factor(columns_));
+            const ValueId left = factor(rows_.factor);
+            return b_.mul(left, factor(columns_.factor));
         });
         add_to_sums(row_panel * Dim(rows_.panel) + i, j, value);
         close(3);
@@ -611,42 +534,20 @@ private:
         return Index(side.extent) - first;
     }
 
-    // Sums that wait for another kernel: [split, batch, row, column].
-    int waiting_sums(bool writing) {
-        if (waiting_ >= 0) return waiting_;
-        if (writing) shared_.sums = static_cast<int>(result_.scratch.size());
-        const Dim size = Dim(tiling_.splits) * batches_ * rows_.extent * columns_.extent;
-        return waiting_ = scratch_buffer("sums", shared_.sums, type_, size, writing);
-    }
-    Index waiting_offset(const Index& batch, const Index& row, const Index& column) const {
-        return (batch * rows_.extent + row) * columns_.extent + column;
-    }
-
     void store_results(const Index& row, const Index& column, ValueId sum) {
         bind(tiling_.rows, row);
         bind(tiling_.columns, column);
         finish_value(sum);
     }
-    void finish_value(ValueId sum) {
-        pass_ = phases_.passes;
-        outer_values_[contraction_] = Value{sum, no_value};
-        store_outputs([](OpId) { return true; });
-    }
-
-    const Tiling& tiling_;
-    SharedScratch& shared_;
-    OpId contraction_ = -1;
-    DType type_ = DType::float32;
     DType packed_type_ = DType::float32;
     std::int64_t together_ = 1;  // products in one step of the sum
-    Dim batches_, reduce_;
+    Dim reduce_;
     Side rows_, columns_;
-    std::vector<Index> vars_;  // of the region
     Index batch_ = 0, split_ = 0, block_ = 0;
     std::int64_t inner_ = 1;                     // products of the reduced variables with loops of their own
     Index first_outer_ = 0, first_reduced_ = 0;  // of the block: without and with those
     Index first_step_ = 0;                       // of the block
-    int sums_ = -1, waiting_ = -1;
+    int sums_ = -1;
     std::vector<StageDigit> stage_;
     Indices positions_;  // of the window, over the region's variables
     int stage_buffer_ = -1;
@@ -657,6 +558,7 @@ private:
 void lower_contraction(const Program& program, const Partition& partition, const Region& region,
                        const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
                        LoweredRegion& result) {
+    if (schedule.tiling->winograd) return lower_winograd(program, partition, region, schedule, in_place, name, result);
     SharedScratch shared;
     const auto writer = [&] {
         return ContractionWriter(program, partition, region, schedule, in_place, result, shared);

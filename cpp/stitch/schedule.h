@@ -24,6 +24,8 @@ struct Machine {
     // Instructions multiply pairs of 16-bit factors and add them up, to int32 or float32.
     bool int16_pairs = false;
     bool bfloat16_pairs = false;
+    // Convolutions may be computed from transforms, which spreads what is not finite over the tile around it.
+    bool minimal_filters = true;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();
     // Memory that a group of threads shares, in which the back end multiplies matrices; 0: there are no such groups.
@@ -39,6 +41,24 @@ struct LoopSpec {
     std::optional<Index> limit = std::nullopt;  // over the loops of the schedule: it stops there, before its extent
     // Of the innermost loop without a row: it is written in pieces that begin at 0 and here, in ascending order.
     std::vector<std::int64_t> cuts = {};
+};
+
+// A convolution with unit steps by Winograd's minimal filtering (Lavin and Gray 2016): both factors and the results are
+// transformed, and products are needed only between the transforms, fewer than taps.
+struct MinimalFilter {
+    // One axis of the image. Tiles of `outputs` results are made from `outputs + taps - 1` positions of the window.
+    struct Axis {
+        loopir::VarId place = -1;  // of the results
+        loopir::VarId tap = -1;
+        int position = 0;      // of the window
+        bool flipped = false;  // the position goes down as the tap goes up
+        int taps = 1;
+        int outputs = 1;
+    };
+    Axis down, across;
+    loopir::VarId channel = -1;
+    std::vector<loopir::VarId> images;  // the other variables of the rows
+    std::int64_t rows_of_tiles = 1;     // in one iteration of the parallel loop, across the whole image each
 };
 
 // A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis.
@@ -96,6 +116,8 @@ struct Tiling {
     std::vector<StageAxis> stage;
     int inner_reduce = 0;     // staged: so many reduced variables, the last, have loops of their own inside a block
     int deciding_reduce = 0;  // so many, the first, decide whether there is a product
+
+    std::optional<MinimalFilter> winograd;
 
     bool staged() const { return !stage.empty(); }
     bool finished_apart() const { return !finish.empty(); }

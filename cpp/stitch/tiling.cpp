@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "stitch/minimal_filter.h"
 #include "stitch/value_range.h"
 
 namespace topstitch::stitch {
@@ -426,6 +427,11 @@ std::string str(const Tiling& tiling, const Region& region) {
     if (tiling.pairs) text += concat(", pairs of ", name_of(*tiling.pairs));
     if (!tiling.one_block) text += concat(", blocks of ", tiling.block);
     if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
+    if (tiling.winograd) {
+        const MinimalFilter& filter = *tiling.winograd;
+        text += concat(", ", filter.down.outputs, " by ", filter.across.outputs, " results from ",
+                       filter_tile * filter_tile, " products of transforms");
+    }
     if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";
     if (tiling.factors == Tiling::Factors::in_place) text += ", read in place";
     if (tiling.factors == Tiling::Factors::streamed) text += ", streamed";

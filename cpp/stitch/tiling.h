@@ -1,5 +1,5 @@
 // What the choice of tiles knows about a contraction: the class behind choose_tiling.
-// tiling.cpp is for products in general, tiling_window.cpp for factors behind a window.
+// tiling.cpp is for products in general, tiling_window.cpp and tiling_winograd.cpp for factors behind a window.
 #pragma once
 
 #include <algorithm>
@@ -90,6 +90,12 @@ private:
     void choose_stage(Tiling& tiling) const;
     void sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars) const;
     void choose_tiles(Tiling& tiling) const;
+
+    // --- Convolutions by minimal filtering (tiling_winograd.cpp).
+    std::optional<MinimalFilter::Axis> filter_axis(int number) const;
+    std::optional<MinimalFilter> find_filter(const Tiling& classified) const;
+    bool saves_products(const MinimalFilter& filter, double columns) const;
+    std::optional<Tiling> choose_winograd(const Tiling& classified) const;
 
     const Program& program_;
     const Partition& partition_;

@@ -65,8 +65,9 @@ const char* const options_doc =
     "Options: stitch=False gives one kernel for each operation, for comparison and for debugging; threads=N uses at "
     "most N;\noptimization_level=0 makes machine code faster that runs slower; deterministic=True gives results that "
     "do "
-    "not depend on\nthe number of threads either; math=\"strict\" rounds after each operation (no fused multiply-add); "
-    "interpret=True runs in\nthe slow reference interpreter; device names where.";
+    "not depend on\nthe number of threads either; math=\"strict\" rounds after each operation (no fused multiply-add) "
+    "and "
+    "sums convolutions\ndirectly; interpret=True runs in the slow reference interpreter; device names where.";
 
 // A copy: the caller may go on to change his list or dict.
 TargetForm::TargetForm(const py::object& targets) : targets_(targets) {

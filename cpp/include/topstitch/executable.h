@@ -24,7 +24,7 @@ struct ShapedType {
 };
 
 enum class MathMode : std::uint8_t {
-    standard,  // a * b + c may be rounded once
+    standard,  // a * b + c may be rounded once, and convolutions computed by minimal filtering
     strict,    // each operation rounds for itself, as it is written
 };
 

@@ -1,0 +1,102 @@
+// Variables, factors and waiting sums of contractions.
+// See contraction_frame.h.
+#include "stitch/contraction_frame.h"
+
+#include <algorithm>
+
+namespace topstitch::stitch {
+
+using loopir::no_value;
+using loopir::ValueId;
+
+ContractionFrame::ContractionFrame(const Program& program, const Partition& partition, const Region& region,
+                                   const Schedule& schedule, const std::map<OpId, TensorRef>& in_place,
+                                   LoweredRegion& result, SharedScratch& shared)
+    : KernelWriter(program, partition, region, schedule, in_place, result),
+      tiling_(*schedule.tiling),
+      shared_(shared),
+      vars_(region.vars.size()) {
+    for (const auto& [op, member] : region.members) {
+        if (access(op).is_reduce) contraction_ = op;
+    }
+    type_ = compute_type(dtype(contraction_));
+    batches_ = extent(tiling_.batch);
+    row_count_ = extent(tiling_.rows);
+    column_count_ = extent(tiling_.columns);
+}
+
+LoweredKernel ContractionFrame::write_finish(const std::string& name) {
+    const VarId crossing = tiling_.columns.back();
+    const auto first_lane = tiling_.finish.end() - tiling_.finish_lanes;
+    std::vector<VarId> outer(tiling_.finish.begin(), first_lane);
+    std::erase(outer, crossing);
+    const std::vector<VarId> lanes(first_lane, tiling_.finish.end());
+    bind(outer, begin_loop("at", {"at", extent(outer), true}));
+    bind(crossing, begin_loop("column", {"column", extent({crossing})}));
+    bind(lanes, begin_loop("lane", {"lane", extent(lanes), false, true, 1}));
+    const Index at = waiting_offset(joint(tiling_.batch), joint(tiling_.rows), joint(tiling_.columns));
+    finish_value(b_.load(waiting_sums(false), at));
+    close(3);
+    return finish(name);
+}
+
+Dim ContractionFrame::extent(const std::vector<VarId>& vars) const {
+    Dim product = 1;
+    for (VarId var : vars) product = product * region_.vars[static_cast<std::size_t>(var)].extent;
+    return product;
+}
+
+void ContractionFrame::bind(const std::vector<VarId>& vars, Index left) {
+    for (std::size_t k = vars.size(); k-- > 0;) {
+        const Dim& digit = region_.vars[static_cast<std::size_t>(vars[k])].extent;
+        bind(vars[k], k == 0 ? left : mod(left, digit));
+        left = floor_div(left, digit);
+    }
+    forget_values();
+}
+
+Index ContractionFrame::joint(const std::vector<VarId>& vars) const {
+    std::vector<std::pair<Index, Dim>> digits;
+    for (VarId var : vars) digits.emplace_back(region_var(var), extent({var}));
+    return row_major(digits);
+}
+
+ValueId ContractionFrame::factor(int number) {
+    return in_context(contraction_, contraction_, guard_,
+                      [&](ElementContext& context, const OpDef& def) {
+                          const auto& body = std::get<ReduceBody>(def.body);
+                          const Indices domain = reduce_domain(contraction_, body, context.op);
+                          const auto& element = body.factors[static_cast<std::size_t>(number)];
+                          return element(context, home(contraction_), domain);
+                      })
+        .re;
+}
+
+ValueId ContractionFrame::window_element(const Indices& positions) {
+    return in_context(contraction_, -1, no_value,
+                      [&](ElementContext& context, const OpDef& def) {
+                          const auto& body = std::get<ReduceBody>(def.body);
+                          return body.window->element(context, home(contraction_),
+                                                      reduce_domain(contraction_, body, context.op), positions);
+                      })
+        .re;
+}
+
+void ContractionFrame::finish_value(ValueId sum) {
+    pass_ = phases_.passes;
+    outer_values_[contraction_] = Value{sum, no_value};
+    store_outputs([](OpId) { return true; });
+}
+
+int ContractionFrame::waiting_sums(bool writing) {
+    if (waiting_ >= 0) return waiting_;
+    if (writing) shared_.sums = static_cast<int>(result_.scratch.size());
+    const Dim size = Dim(tiling_.splits) * batches_ * row_count_ * column_count_;
+    return waiting_ = scratch_buffer("sums", shared_.sums, type_, size, writing);
+}
+
+Index ContractionFrame::waiting_offset(const Index& batch, const Index& row, const Index& column) const {
+    return (batch * row_count_ + row) * column_count_ + column;
+}
+
+}  // namespace topstitch::stitch

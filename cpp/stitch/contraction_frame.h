@@ -1,0 +1,71 @@
+// What all ways of writing a contraction share: variables bound to digits, factors, and sums that wait for a kernel
+// which finishes them along memory.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stitch/kernel_writer.h"
+
+namespace topstitch::stitch {
+
+// Scratch buffers that the kernels of the region share, by number.
+struct SharedScratch {
+    int columns = -1;
+    int rows = -1;
+    int stage = -1;
+    int sums = -1;
+};
+
+class ContractionFrame : public KernelWriter {
+public:
+    ContractionFrame(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                     const std::map<OpId, TensorRef>& in_place, LoweredRegion& result, SharedScratch& shared);
+
+    // Finishes results in the order in which they lie in memory. Sums lie along the columns, across the lanes: the loop
+    // over these goes around the lanes.
+    LoweredKernel write_finish(const std::string& name);
+
+protected:
+    using VarId = loopir::VarId;
+
+    // --- Variables.
+
+    Index region_var(VarId var) const override { return vars_[static_cast<std::size_t>(var)]; }
+    Dim extent(const std::vector<VarId>& vars) const;
+    void bind(VarId var, const Index& index) { vars_[static_cast<std::size_t>(var)] = index; }
+    // Binds variables to the digits of their joint index.
+    void bind(const std::vector<VarId>& vars, Index left);
+    Index joint(const std::vector<VarId>& vars) const;
+
+    // --- Values.
+
+    // A factor's element, for the variables as they are bound.
+    ValueId factor(int number);
+    // What the first factor reads at these positions of its window.
+    ValueId window_element(const Indices& positions);
+    // Stores the results of a sum.
+    void finish_value(ValueId sum);
+
+    // --- Sums that wait for another kernel: [split, batch, row, column].
+
+    int waiting_sums(bool writing);
+    Index waiting_offset(const Index& batch, const Index& row, const Index& column) const;
+
+    const Tiling& tiling_;
+    SharedScratch& shared_;
+    OpId contraction_ = -1;
+    DType type_ = DType::float32;
+    std::vector<Index> vars_;  // of the region
+    Dim batches_, row_count_, column_count_;
+
+private:
+    int waiting_ = -1;
+};
+
+// The kernels of a convolution by minimal filtering (lower_winograd.cpp).
+void lower_winograd(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                    const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
+
+}  // namespace topstitch::stitch

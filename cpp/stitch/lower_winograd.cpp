@@ -1,0 +1,303 @@
+// Writes a convolution by minimal filtering: the data in the order in which tiles read it, the transformed filter, and
+// the products of transforms, tile by tile, in buffers that stay in the second-level cache.
+#include <algorithm>
+
+#include "ops/indexing_rules.h"
+#include "stitch/contraction_frame.h"
+#include "stitch/minimal_filter.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+using loopir::no_value;
+using loopir::ScalarOp;
+using loopir::ValueId;
+
+constexpr std::int64_t line = 16;    // elements of a cache line
+constexpr std::int64_t page = 1024;  // elements after which lines share a set of the first cache
+constexpr int tile_size = filter_tile * filter_tile;
+
+using Grid = std::vector<std::vector<ValueId>>;
+
+// So many elements, and some more: a power of two between elements would put them all into the same lines of the cache.
+std::int64_t odd_lines(std::int64_t elements) {
+    const std::int64_t lines = (elements + line - 1) / line;
+    return (lines % 2 == 0 ? lines + 1 : lines) * line;
+}
+
+class WinogradWriter : public ContractionFrame {
+public:
+    WinogradWriter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                   const std::map<OpId, TensorRef>& in_place, LoweredRegion& result, SharedScratch& shared)
+        : ContractionFrame(program, partition, region, schedule, in_place, result, shared),
+          filter_(*tiling_.winograd),
+          down_(filter_transforms(filter_.down.taps)),
+          across_(filter_transforms(filter_.across.taps)),
+          channels_(extent({filter_.channel})),
+          images_(extent(filter_.images)),
+          tiles_down_(ceil_div(extent({filter_.down.place}), filter_.down.outputs)),
+          tiles_across_(ceil_div(extent({filter_.across.place}), filter_.across.outputs)),
+          column_panels_(ceil_div(column_count_, tiling_.panel_columns())) {}
+
+    // The data with its padding, channels side by side: [image, position down, position across, channel].
+    LoweredKernel write_stage(const std::string& name) {
+        shared_.stage = static_cast<int>(result_.scratch.size());
+        const Indices positions = over_region(access(contraction_).positions, region_.members.at(contraction_));
+        const Index at = begin_loop("at", {"at", images_ * stage_down(), true});
+        const Index across = begin_loop("across", {"across", stage_across()});
+        const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+        const int stage = scratch_buffer("stage", shared_.stage, type_, stage_size(), true);
+        std::fill(vars_.begin(), vars_.end(), Index(0));
+        bind(filter_.images, floor_div(at, stage_down()));
+        bind(filter_.channel, channel);
+        forget_values();
+        const auto position = [&](const MinimalFilter::Axis& axis, const Index& digit) {
+            return digit + Index(positions[static_cast<std::size_t>(axis.position)].lower_bound());
+        };
+        Indices where(2);
+        where[static_cast<std::size_t>(filter_.down.position)] = position(filter_.down, mod(at, stage_down()));
+        where[static_cast<std::size_t>(filter_.across.position)] = position(filter_.across, across);
+        b_.store(stage, (at * stage_across() + across) * channels_ + channel, window_element(where));
+        close(3);
+        return finish(name);
+    }
+
+    // The transformed filter: [place in the tile, panel of columns, channel, column].
+    LoweredKernel write_filter(const std::string& name) {
+        shared_.columns = static_cast<int>(result_.scratch.size());
+        const Index at = begin_loop("at", {"at", column_panels_ * channels_, true});
+        const Index j = begin_loop("column", {"column", Dim(tiling_.panel_columns()), false, true, 1});
+        const int buffer = scratch_buffer("filter", shared_.columns, type_, filter_size(), true);
+        const Index column = floor_div(at, channels_) * Dim(tiling_.panel_columns()) + j;
+        guard_ = b_.op(ScalarOp::lt, b_.index_value(column), b_.index_value(Index(column_count_)));
+        std::fill(vars_.begin(), vars_.end(), Index(0));
+        Grid taps(static_cast<std::size_t>(filter_.down.taps));
+        for (std::size_t y = 0; y < taps.size(); ++y) {
+            for (int x = 0; x < filter_.across.taps; ++x) {
+                bind(tiling_.columns, column);
+                bind(filter_.channel, mod(at, channels_));
+                bind(filter_.down.tap, tap(filter_.down, static_cast<int>(y)));
+                bind(filter_.across.tap, tap(filter_.across, x));
+                forget_values();
+                taps[y].push_back(factor(1));
+            }
+        }
+        guard_ = no_value;
+        const Grid transformed = transform(down_.filter, taps, across_.filter);
+        for (int y = 0; y < filter_tile; ++y) {
+            for (int x = 0; x < filter_tile; ++x) {
+                const Index place = Index(y * filter_tile + x) * (column_panels_ * channels_);
+                b_.store(buffer, (place + at) * Dim(tiling_.panel_columns()) + j, value_at(transformed, y, x));
+            }
+        }
+        close(2);
+        return finish(name);
+    }
+
+    LoweredKernel write_product(const std::string& name) {
+        const Dim rows = images_ * tiles_down_;  // of tiles
+        block_ = begin_loop("block", {"block", ceil_div(rows, filter_.rows_of_tiles), true});
+        const bool whole = rows.is_known() && rows.value() % filter_.rows_of_tiles == 0;
+        if (!whole) limit_ = Index(rows) - block_ * Dim(filter_.rows_of_tiles);
+        stage_ = scratch_buffer("stage", shared_.stage, type_, stage_size(), false);
+        filter_buffer_ = scratch_buffer("filter", shared_.columns, type_, filter_size(), false);
+        const std::int64_t tiles = filter_.rows_of_tiles * tiles_across_.value();
+        panels_ = ceil_div(tiles, tiling_.panel_rows);
+        tiles_ = whole ? Index(tiles)
+                       : Index::value(b_.op(ScalarOp::min, b_.index_value(*limit_ * tiles_across_),
+                                            b_.index_value(Index(tiles))));
+        panels_here_ = floor_div(tiles_ + Index(tiling_.panel_rows - 1), Dim(tiling_.panel_rows));
+        row_step_ = ceil_div(channels_.value(), line) * line;
+        if (row_step_ % page == 0) row_step_ += line;
+        data_step_ = odd_lines(panels_ * tiling_.panel_rows * row_step_);
+        sums_step_ = odd_lines(panels_ * tiling_.panel_rows * tiling_.panel_columns());
+        data_ = local_buffer("data", type_, Dim(tile_size * data_step_));
+        sums_ = local_buffer("sums", type_, Dim(tile_size * sums_step_));
+        transform_data();
+        fill_last_panel();
+        column_panel_ = begin_loop("column_panel", {"column_panel", column_panels_});
+        multiply();
+        transform_sums();
+        close(2);
+        return finish(name);
+    }
+
+private:
+    static Dim ceil_div(const Dim& count, std::int64_t step) { return topstitch::ceil_div(count, Dim(step)); }
+    static std::int64_t ceil_div(std::int64_t count, std::int64_t step) { return (count + step - 1) / step; }
+    static ValueId value_at(const Grid& grid, int y, int x) {
+        return grid[static_cast<std::size_t>(y)][static_cast<std::size_t>(x)];
+    }
+    static Index tap(const MinimalFilter::Axis& axis, int k) { return axis.flipped ? axis.taps - 1 - k : k; }
+
+    Dim stage_down() const { return tiles_down_ * Dim(filter_.down.outputs) + Dim(filter_.down.taps - 1); }
+    Dim stage_across() const { return tiles_across_ * Dim(filter_.across.outputs) + Dim(filter_.across.taps - 1); }
+    Dim stage_size() const { return images_ * stage_down() * stage_across() * channels_; }
+    Dim filter_size() const { return Dim(tile_size) * column_panels_ * channels_ * Dim(tiling_.panel_columns()); }
+
+    // A sum of terms with constant factors.
+    ValueId combination(const std::vector<double>& factors, const std::vector<ValueId>& terms) {
+        ValueId sum = no_value;
+        for (std::size_t k = 0; k < terms.size(); ++k) {
+            if (factors[k] == 0) continue;
+            if (sum != no_value && factors[k] == -1) {
+                sum = b_.sub(sum, terms[k]);
+                continue;
+            }
+            const ValueId term = factors[k] == 1 ? terms[k] : b_.mul(terms[k], b_.constant(factors[k], type_));
+            sum = sum == no_value ? term : b_.add(sum, term);
+        }
+        return sum;
+    }
+
+    // down * grid * transposed across.
+    Grid transform(const Matrix& down, const Grid& grid, const Matrix& across) {
+        Grid columns(grid.size());
+        for (std::size_t y = 0; y < grid.size(); ++y) {
+            for (const std::vector<double>& row : across) columns[y].push_back(combination(row, grid[y]));
+        }
+        Grid result(down.size());
+        for (std::size_t y = 0; y < down.size(); ++y) {
+            for (std::size_t x = 0; x < across.size(); ++x) {
+                std::vector<ValueId> column;
+                for (const std::vector<ValueId>& row : columns) column.push_back(row[x]);
+                result[y].push_back(combination(down[y], column));
+            }
+        }
+        return result;
+    }
+
+    // Opens the loops over the tiles of the block; gives where the tile is among them.
+    Index begin_tiles() {
+        const Index row = begin_loop("row", {"row", Dim(filter_.rows_of_tiles)}, limit_);
+        tile_across_ = begin_loop("tile", {"tile", tiles_across_});
+        const Index all = block_ * Dim(filter_.rows_of_tiles) + row;
+        image_ = floor_div(all, tiles_down_);
+        tile_down_ = mod(all, tiles_down_);
+        return row * tiles_across_ + tile_across_;
+    }
+
+    void transform_data() {
+        const Index tile = begin_tiles();
+        const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+        Grid grid(static_cast<std::size_t>(filter_tile));
+        for (int y = 0; y < filter_tile; ++y) {
+            const Index down = image_ * stage_down() + tile_down_ * Dim(filter_.down.outputs) + Index(y);
+            for (int x = 0; x < filter_tile; ++x) {
+                const Index across = tile_across_ * Dim(filter_.across.outputs) + Index(x);
+                grid[static_cast<std::size_t>(y)].push_back(
+                    b_.load(stage_, (down * stage_across() + across) * channels_ + channel));
+            }
+        }
+        const Grid transformed = transform(down_.positions, grid, across_.positions);
+        for (int y = 0; y < filter_tile; ++y) {
+            for (int x = 0; x < filter_tile; ++x) {
+                const Index place = Index((y * filter_tile + x) * data_step_);
+                b_.store(data_, place + tile * Dim(row_step_) + channel, value_at(transformed, y, x));
+            }
+        }
+        close(3);
+    }
+
+    // With rows that nobody looks at.
+    void fill_last_panel() {
+        if (panels_ * tiling_.panel_rows == filter_.rows_of_tiles * tiles_across_.value() && !limit_) return;
+        const Index row =
+            begin_loop("rest", {"rest", Dim(tiling_.panel_rows - 1)}, panels_here_ * Dim(tiling_.panel_rows) - tiles_);
+        const Index place = begin_loop("place", {"place", Dim(tile_size)});
+        const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+        b_.store(data_, place * Dim(data_step_) + (tiles_ + row) * Dim(row_step_) + channel, b_.constant(0, type_));
+        close(3);
+    }
+
+    void multiply() {
+        const Index place = begin_loop("place", {"place", Dim(tile_size)});
+        const Index panel =
+            begin_loop("panel", {"panel", Dim(panels_)}, limit_ ? std::optional(panels_here_) : std::nullopt);
+        const auto [i, j] =
+            begin_panel(tiling_.panel_rows, tiling_.panel_columns(), tiling_.panel_rows, tiling_.panel_vectors);
+        const Index row = panel * Dim(tiling_.panel_rows) + i;
+        const ValueId value = sum_of_products(type_, channels_, std::nullopt, [&](const Index& k) {
+            const Index filter = (place * column_panels_ + column_panel_) * channels_ + k;
+            return b_.mul(b_.load(data_, place * Dim(data_step_) + row * Dim(row_step_) + k),
+                          b_.load(filter_buffer_, filter * Dim(tiling_.panel_columns()) + j));
+        });
+        b_.store(sums_, place * Dim(sums_step_) + row * Dim(tiling_.panel_columns()) + j, value);
+        close(4);
+    }
+
+    void transform_sums() {
+        const Index tile = begin_tiles();
+        const Index j = begin_loop("j", {"j", Dim(tiling_.panel_columns()), false, true, 1});
+        const Index column = column_panel_ * Dim(tiling_.panel_columns()) + j;
+        Grid grid(static_cast<std::size_t>(filter_tile));
+        for (int y = 0; y < filter_tile; ++y) {
+            for (int x = 0; x < filter_tile; ++x) {
+                const Index place = Index((y * filter_tile + x) * sums_step_);
+                grid[static_cast<std::size_t>(y)].push_back(
+                    b_.load(sums_, place + tile * Dim(tiling_.panel_columns()) + j));
+            }
+        }
+        const Grid results = transform(down_.outputs, grid, across_.outputs);
+        const ValueId column_exists = below(column, column_count_, tiling_.panel_columns());
+        for (int y = 0; y < filter_.down.outputs; ++y) {
+            for (int x = 0; x < filter_.across.outputs; ++x) {
+                store_result(tile_down_ * Dim(filter_.down.outputs) + Index(y),
+                             tile_across_ * Dim(filter_.across.outputs) + Index(x), column, column_exists,
+                             value_at(results, y, x));
+            }
+        }
+        close(3);
+    }
+
+    void store_result(const Index& down, const Index& across, const Index& column, ValueId column_exists,
+                      ValueId value) {
+        const ValueId exists = ops::both(b_, below(down, extent({filter_.down.place}), filter_.down.outputs),
+                                         below(across, extent({filter_.across.place}), filter_.across.outputs));
+        guard_ = ops::both(b_, exists, column_exists);
+        bind(filter_.images, image_);
+        bind(filter_.down.place, down);
+        bind(filter_.across.place, across);
+        bind(tiling_.columns, column);
+        forget_values();
+        if (tiling_.finished_apart()) {
+            b_.store(waiting_sums(true), waiting_offset(0, joint(tiling_.rows), column), value, guard_);
+        } else {
+            finish_value(value);
+        }
+        guard_ = no_value;
+    }
+
+    // The guard "index < extent", or none when steps of so many fill it.
+    ValueId below(const Index& index, const Dim& extent, std::int64_t step) {
+        if (extent.is_known() && extent.value() % step == 0) return no_value;
+        return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(extent)));
+    }
+
+    const MinimalFilter& filter_;
+    FilterTransforms down_, across_;
+    Dim channels_, images_, tiles_down_, tiles_across_, column_panels_;
+    Index block_ = 0, column_panel_ = 0;
+    std::optional<Index> limit_;         // of the rows of tiles in a block, when there may be fewer
+    Index tiles_ = 0, panels_here_ = 0;  // of the block
+    Index image_ = 0, tile_down_ = 0, tile_across_ = 0;
+    std::int64_t panels_ = 1;                                    // of tiles
+    std::int64_t row_step_ = 1, data_step_ = 1, sums_step_ = 1;  // from tile to tile, and from place to place
+    int stage_ = -1, filter_buffer_ = -1, data_ = -1, sums_ = -1;
+};
+
+}  // namespace
+
+void lower_winograd(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
+                    const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result) {
+    SharedScratch shared;
+    const auto writer = [&] { return WinogradWriter(program, partition, region, schedule, in_place, result, shared); };
+    const bool apart = schedule.tiling->finished_apart();
+    result.kernels.push_back(writer().write_stage(name + "_stage"));
+    result.kernels.push_back(writer().write_filter(name + "_filter"));
+    result.kernels.push_back(writer().write_product(apart ? name + "_sums" : name));
+    if (apart) result.kernels.push_back(writer().write_finish(name));
+}
+
+}  // namespace topstitch::stitch

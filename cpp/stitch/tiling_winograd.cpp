@@ -1,0 +1,121 @@
+// Chooses whether a convolution is computed by minimal filtering, and in which blocks of tiles.
+// See MinimalFilter.
+#include <algorithm>
+#include <cmath>
+
+#include "stitch/minimal_filter.h"
+#include "stitch/tiling.h"
+
+namespace topstitch::stitch {
+
+namespace {
+
+constexpr std::int64_t min_taps = 3;
+constexpr std::int64_t max_taps = 5;
+constexpr std::int64_t min_side = 16;            // channels, and columns
+constexpr double min_multiplications = 1 << 22;  // of the direct sum
+constexpr double worth_transforming = 0.7;       // of those, at most
+constexpr double full_panel = 4;                 // rows of a panel below which products wait for each other
+constexpr double cost_of_panels = 0.1;           // of reading the filter again, in panels
+
+}  // namespace
+
+// The axis of a position that is a variable of the results and a tap, both with unit steps.
+std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number) const {
+    const Index& position = positions_[static_cast<std::size_t>(number)];
+    std::vector<VarId> vars;
+    position.collect_vars(vars);
+    std::sort(vars.begin(), vars.end());
+    vars.erase(std::unique(vars.begin(), vars.end()), vars.end());
+    if (vars.size() != 2) return std::nullopt;
+    MinimalFilter::Axis axis;
+    axis.position = number;
+    for (VarId var : vars) (region_.vars[static_cast<std::size_t>(var)].row ? axis.tap : axis.place) = var;
+    if (axis.tap < 0 || axis.place < 0) return std::nullopt;
+    const Dim step = position.coefficient_of(axis.tap);
+    const Dim& taps = extent(axis.tap);
+    const bool unit = position.coefficient_of(axis.place) == Dim(1) && (step == Dim(1) || step == Dim(-1));
+    if (!unit || !taps.is_known() || !extent(axis.place).is_known()) return std::nullopt;
+    if (taps.value() < min_taps || taps.value() > max_taps) return std::nullopt;
+    axis.flipped = step == Dim(-1);
+    axis.taps = static_cast<int>(taps.value());
+    axis.outputs = filter_tile + 1 - axis.taps;
+    return axis;
+}
+
+std::optional<MinimalFilter> TilingChooser::find_filter(const Tiling& classified) const {
+    const bool plain = classified.batch.empty() && classified.columns.size() == 1 && classified.reduce.size() == 3;
+    if (!machine_.minimal_filters || compute_type(type_) != DType::float32 || !plain || positions_.size() != 2)
+        return std::nullopt;
+    if (std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end()) return std::nullopt;
+    MinimalFilter filter;
+    const auto down = filter_axis(0), across = filter_axis(1);
+    if (!down || !across || down->place == across->place || down->tap == across->tap) return std::nullopt;
+    filter.down = *down;
+    filter.across = *across;
+    for (VarId var : classified.reduce) {
+        if (var != down->tap && var != across->tap) filter.channel = var;
+    }
+    filter.images = classified.rows;
+    std::erase(filter.images, down->place);
+    std::erase(filter.images, across->place);
+    const bool both = filter.images.size() + 2 == classified.rows.size();
+    return both && extent(filter.channel).is_known() ? std::optional(filter) : std::nullopt;
+}
+
+// Multiplications, of which the transforms have as many as additions; the direct sum has one for each tap.
+bool TilingChooser::saves_products(const MinimalFilter& filter, double columns) const {
+    const auto size = [this](VarId var) { return static_cast<double>(extent(var).value()); };
+    const auto channels = size(filter.channel);
+    const auto images = static_cast<double>(std::max<std::int64_t>(count(filter.images), 1));
+    const double places = images * size(filter.down.place) * size(filter.across.place);
+    const double direct = places * channels * columns * filter.down.taps * filter.across.taps;
+    const double tiles = images * std::ceil(size(filter.down.place) / filter.down.outputs) *
+                         std::ceil(size(filter.across.place) / filter.across.outputs);
+    constexpr double n = filter_tile;
+    const double results = n * n * filter.across.outputs + n * filter.down.outputs * filter.across.outputs;
+    const double taps = n * filter.down.taps * filter.across.taps + n * n * filter.down.taps;
+    const double transforms = tiles * channels * 2 * n * n * n + tiles * columns * results + channels * columns * taps;
+    return direct >= min_multiplications &&
+           tiles * n * n * channels * columns + transforms < worth_transforming * direct;
+}
+
+std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) const {
+    const std::optional<MinimalFilter> found = find_filter(classified);
+    if (!found) return std::nullopt;
+    const std::int64_t columns = count(classified.columns);
+    const std::int64_t channels = extent(found->channel).value();
+    if (channels < min_side || columns < min_side || !saves_products(*found, static_cast<double>(columns)))
+        return std::nullopt;
+    Tiling tiling = classified;
+    tiling.one_block = true;
+    tiling.block = count(tiling.reduce);
+    tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
+    tiling.winograd = found;
+    const std::int64_t most = (machine_.vector_registers - 4) / tiling.panel_vectors;
+    const std::int64_t tiles_across = ceil_div(extent(found->across.place).value(), found->across.outputs);
+    const std::int64_t tiles_down = ceil_div(extent(found->down.place).value(), found->down.outputs);
+    const std::int64_t rows = std::max<std::int64_t>(count(found->images), 1) * tiles_down;
+    double best = 0;
+    for (std::int64_t taken = 1; taken <= rows; ++taken) {
+        const std::int64_t tiles = taken * tiles_across;
+        const std::int64_t panels = ceil_div(tiles, most);
+        const std::int64_t panel = ceil_div(tiles, panels);
+        const std::int64_t bytes = panels * panel * filter_tile * filter_tile * (channels + tiling.panel_columns()) * 4;
+        if (taken > 1 && bytes > machine_.l2_bytes / 4 * 3) break;
+        const std::int64_t turns = ceil_div(ceil_div(rows, taken), machine_.threads);
+        const double balance = static_cast<double>(rows) / static_cast<double>(turns * taken * machine_.threads);
+        const double filled = static_cast<double>(tiles) /
+                              (static_cast<double>(panels) * std::max(static_cast<double>(panel), full_panel));
+        const double reuse = static_cast<double>(panels) / (static_cast<double>(panels) + cost_of_panels);
+        if (balance * filled * reuse <= best) continue;
+        best = balance * filled * reuse;
+        tiling.winograd->rows_of_tiles = taken;
+        tiling.panel_rows = static_cast<int>(panel);
+        tiling.row_panels = panels;
+    }
+    choose_finish(tiling);
+    return tiling;
+}
+
+}  // namespace topstitch::stitch

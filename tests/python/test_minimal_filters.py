@@ -1,0 +1,152 @@
+"""Convolutions by minimal filtering: edges of tiles, panels and lanes, layouts and dtypes, against float64.
+
+Errors are compared with the largest sum of magnitudes among the results, since a tile's results share their roundings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import conv_reference as reference
+import topstitch as ts
+from oracle import assert_sum_of_products
+
+UNIT = (1, 1)
+
+
+def random(shape: tuple[int, ...], seed: int = 0, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def assert_close(got: Any, expected: np.ndarray, magnitude: np.ndarray, taps: int) -> None:
+    assert_sum_of_products(got, expected, np.full_like(expected, magnitude.max()), taps, str(expected.shape))
+
+
+def assert_filtered(executable: ts.Executable) -> None:
+    assert any("products of transforms" in region["schedule"] for region in executable.report().regions)
+
+
+def check(x: np.ndarray, w: np.ndarray, padding: list[tuple[int, int]], **options: Any) -> None:
+    """The convolution and its data gradient."""
+    graph = ts.Graph()
+    px, pw = graph.placeholder(x.shape, str(x.dtype)), graph.placeholder(w.shape, str(w.dtype))
+    y = ts.conv2d(px, pw, padding=padding)
+    wide, weights = x.astype(np.float64), w.astype(np.float64)
+    executable = graph.compile([px, pw], y, **options)
+    assert_filtered(executable)
+    expected = reference.conv(wide, weights, UNIT, UNIT, padding)
+    magnitude = reference.conv(np.abs(wide), np.abs(weights), UNIT, UNIT, padding)
+    assert_close(executable.run(x, w), expected, magnitude, w[0].size)
+
+    g = random(expected.shape, 2, str(x.dtype))
+    pg = graph.placeholder(g.shape, str(g.dtype))
+    back = graph.compile([pg, pw, px], ts.conv2d_data_gradient(pg, pw, px, padding=padding), **options)
+    assert_filtered(back)
+    arguments = (w.astype(np.float64), x.shape[2:], UNIT, UNIT, padding)
+    expected = reference.data_gradient(g.astype(np.float64), *arguments)
+    magnitude = reference.data_gradient(np.abs(g.astype(np.float64)), np.abs(arguments[0]), *arguments[1:])
+    assert_close(back.run(g, w, x), expected, magnitude, w[:, 0].size)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (4, 4), (3, 5), (5, 4)])
+@pytest.mark.parametrize("size", [(24, 24), (23, 29), (40, 17)])
+def test_edges_of_tiles(kernel: tuple[int, int], size: tuple[int, int]) -> None:
+    check(random((3, 32, *size)), random((32, 32, *kernel), 1), [(k // 2, k // 2) for k in kernel])
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(16, 64), (17, 40), (33, 31), (65, 16), (24, 97)])
+def test_edges_of_panels_and_lanes(channels: int, outputs: int) -> None:
+    check(random((2, channels, 37, 30)), random((outputs, channels, 3, 3), 1), [(1, 1), (1, 1)])
+
+
+@pytest.mark.parametrize("padding", [[(0, 0), (0, 0)], [(2, 0), (0, 1)], [(0, 2), (2, 2)], [(5, 4), (3, 6)]])
+def test_padding(padding: list[tuple[int, int]]) -> None:
+    check(random((1, 32, 33, 28)), random((48, 32, 3, 3), 1), padding)
+
+
+def test_many_channels() -> None:
+    check(random((1, 1024, 16, 12)), random((16, 1024, 3, 3), 1), [(1, 1), (1, 1)])
+
+
+def test_the_interpreter_agrees() -> None:
+    check(random((1, 16, 64, 32)), random((16, 16, 3, 3), 1), [(1, 1), (1, 1)], interpret=True)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_batch_with_what_is_stitched(threads: int) -> None:
+    """One compilation serves all batch sizes; the bias, the activation and a skip connection are in the last kernel."""
+    graph = ts.Graph()
+    x = graph.placeholder((-1, 32, 21, 21))
+    w, bias = random((32, 32, 3, 3), 1) / 17, random((32, 1, 1), 2)
+    y = ts.relu(ts.conv2d(x, graph.constant(w), padding=1) + graph.constant(bias)) + x
+    executable = graph.compile({x: ts.ShapedType((-1, 32, 21, 21))}, y, threads=threads)
+    for batch in (5, 1, 64, 0, 7):
+        fed = random((batch, 32, 21, 21), batch)
+        got = np.asarray(executable.run(fed))
+        wide = reference.conv(fed.astype(np.float64), w.astype(np.float64), UNIT, UNIT, [(1, 1), (1, 1)])
+        np.testing.assert_allclose(got, np.maximum(wide + bias, 0) + fed, rtol=1e-5, atol=2e-5)
+    assert_filtered(executable)
+    assert len(executable.report().regions) == 1
+
+
+@pytest.mark.parametrize("weights_layout", ["HWIO", "OIHW"])
+def test_channels_last(weights_layout: str) -> None:
+    x, w = random((2, 26, 31, 48)), random((40, 48, 3, 3), 1) / 21
+    graph = ts.Graph()
+    px = graph.placeholder(x.shape)
+    pw = graph.placeholder((3, 3, 48, 40) if weights_layout == "HWIO" else w.shape)
+    y = ts.conv2d(px, pw, padding=1, data_layout="NHWC", weights_layout=weights_layout)
+    executable = graph.compile([px, pw], ts.tanh(y))
+    assert_filtered(executable)
+    got = executable.run(x, np.ascontiguousarray(w.transpose(2, 3, 1, 0)) if weights_layout == "HWIO" else w)
+    wide = x.astype(np.float64).transpose(0, 3, 1, 2)
+    expected = reference.conv(wide, w.astype(np.float64), UNIT, UNIT, [(1, 1), (1, 1)])
+    np.testing.assert_allclose(np.asarray(got), np.tanh(expected).transpose(0, 2, 3, 1), atol=1e-5)
+
+
+def test_half_precision() -> None:
+    """Sums and transforms are float32, as they are otherwise."""
+    check(random((2, 32, 24, 24), 0, "float16"), random((32, 32, 3, 3), 1, "float16"), [(1, 1), (1, 1)])
+
+
+def test_training_of_the_filter() -> None:
+    """Gradients of the filter, and second derivatives, through a convolution of this kind."""
+    torch = pytest.importorskip("torch")
+    x, w = random((2, 32, 20, 20)), random((32, 32, 3, 3), 1) / 17
+    graph = ts.Graph()
+    px, pw = graph.placeholder(x.shape), graph.placeholder(w.shape)
+    y = ts.sum(ts.tanh(ts.conv2d(px, pw, padding=1)))
+    slopes = ts.gradients(y, [px, pw])
+    second = ts.gradients(ts.sum(slopes[px] * slopes[px]), [pw])[pw]
+    got = graph.run({px: x, pw: w}, [slopes[px], slopes[pw], second])
+    tx, tw = (torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in (x, w))
+    first = torch.autograd.grad(
+        torch.tanh(torch.nn.functional.conv2d(tx, tw, padding=1)).sum(), [tx, tw], create_graph=True
+    )
+    expected = [*first, torch.autograd.grad((first[0] * first[0]).sum(), tw)[0]]
+    for mine, theirs in zip(got, expected, strict=True):
+        wide = theirs.detach().numpy()
+        np.testing.assert_allclose(np.asarray(mine), wide, rtol=0, atol=2e-5 * np.abs(wide).max())
+
+
+def test_strict_mathematics_sums_directly() -> None:
+    """What is not finite stays where its products are; otherwise it spreads over its tile."""
+    x, w = random((1, 32, 24, 24)), random((32, 32, 3, 3), 1)
+    x[0, 3, 10, 10] = np.nan
+    graph = ts.Graph()
+    px, pw = graph.placeholder(x.shape), graph.placeholder(w.shape)
+    y = ts.conv2d(px, pw, padding=1)
+    strict = graph.compile([px, pw], y, math="strict")
+    wrong = np.isnan(np.asarray(strict.run(x, w)))
+    expected = np.zeros_like(wrong)
+    expected[:, :, 9:12, 9:12] = True
+    np.testing.assert_array_equal(wrong, expected)
+    standard = graph.compile([px, pw], y)
+    assert_filtered(standard)
+    spread = np.isnan(np.asarray(standard.run(x, w)))
+    assert spread[expected].all()
+    assert not spread[:, :, :4].any()
+    assert not spread[:, :, 16:].any()
