@@ -72,6 +72,18 @@ ValueId ContractionFrame::factor(int number) {
         .re;
 }
 
+ValueId ContractionFrame::existence() {
+    ValueId exists = no_value;
+    const std::vector<bool>& deciding = access(contraction_).exists_vars;
+    if (std::find(deciding.begin(), deciding.end(), true) == deciding.end()) return exists;
+    in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
+        const auto& body = std::get<ReduceBody>(def.body);
+        exists = body.exists(context, home(contraction_), reduce_domain(contraction_, body, context.op));
+        return Value{};
+    });
+    return exists;
+}
+
 ValueId ContractionFrame::window_element(const Indices& positions) {
     return in_context(contraction_, -1, no_value,
                       [&](ElementContext& context, const OpDef& def) {

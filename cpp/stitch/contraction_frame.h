@@ -43,6 +43,8 @@ protected:
 
     // A factor's element, for the variables as they are bound.
     ValueId factor(int number);
+    // Whether there is a product for the variables as they are bound; no_value: there always is.
+    ValueId existence();
     // What the first factor reads at these positions of its window.
     ValueId window_element(const Indices& positions);
     // Stores the results of a sum.

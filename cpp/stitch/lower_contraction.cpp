@@ -404,19 +404,6 @@ private:
         return b_.acc_read(sum);
     }
 
-    // Whether there is a product at the present reduced indices (of which the inner ones do not matter).
-    ValueId existence() {
-        ValueId exists = no_value;
-        const std::vector<bool>& deciding = access(contraction_).exists_vars;
-        if (std::find(deciding.begin(), deciding.end(), true) == deciding.end()) return exists;
-        in_context(contraction_, -1, no_value, [&](ElementContext& context, const OpDef& def) {
-            const auto& body = std::get<ReduceBody>(def.body);
-            exists = body.exists(context, home(contraction_), reduce_domain(contraction_, body, context.op));
-            return Value{};
-        });
-        return exists;
-    }
-
     // --- The staged factor.
 
     // One axis of the staged copy: a variable, a position, or one of the two digits of a position in parts.

@@ -32,62 +32,76 @@ public:
                    const std::map<OpId, TensorRef>& in_place, LoweredRegion& result, SharedScratch& shared)
         : ContractionFrame(program, partition, region, schedule, in_place, result, shared),
           filter_(*tiling_.winograd),
-          down_(filter_transforms(filter_.down.taps)),
-          across_(filter_transforms(filter_.across.taps)),
+          down_(filter_transforms(filter_.down.phase_taps())),
+          across_(filter_transforms(filter_.across.phase_taps())),
           channels_(extent({filter_.channel})),
+          depth_(Dim(filter_.phases()) * channels_),
           images_(extent(filter_.images)),
           tiles_down_(ceil_div(extent({filter_.down.place}), filter_.down.outputs)),
           tiles_across_(ceil_div(extent({filter_.across.place}), filter_.across.outputs)),
           column_panels_(ceil_div(column_count_, tiling_.panel_columns())) {}
 
-    // The data with its padding, channels side by side: [image, position down, position across, channel].
+    // The data with its padding, channels side by side: [image, down, across, phase, channel].
     LoweredKernel write_stage(const std::string& name) {
         shared_.stage = static_cast<int>(result_.scratch.size());
         const Indices positions = over_region(access(contraction_).positions, region_.members.at(contraction_));
         const Index at = begin_loop("at", {"at", images_ * stage_down(), true});
         const Index across = begin_loop("across", {"across", stage_across()});
+        const Index phase = begin_loop("phase", {"phase", Dim(filter_.phases())});
         const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
         const int stage = scratch_buffer("stage", shared_.stage, type_, stage_size(), true);
         std::fill(vars_.begin(), vars_.end(), Index(0));
         bind(filter_.images, floor_div(at, stage_down()));
         bind(filter_.channel, channel);
         forget_values();
-        const auto position = [&](const MinimalFilter::Axis& axis, const Index& digit) {
-            return digit + Index(positions[static_cast<std::size_t>(axis.position)].lower_bound());
+        const auto position = [&](const MinimalFilter::Axis& axis, const Index& digit, const Index& its_phase) {
+            return digit * Dim(axis.steps) + its_phase +
+                   Index(positions[static_cast<std::size_t>(axis.position)].lower_bound());
         };
         Indices where(2);
-        where[static_cast<std::size_t>(filter_.down.position)] = position(filter_.down, mod(at, stage_down()));
-        where[static_cast<std::size_t>(filter_.across.position)] = position(filter_.across, across);
-        b_.store(stage, (at * stage_across() + across) * channels_ + channel, window_element(where));
-        close(3);
+        where[static_cast<std::size_t>(filter_.down.position)] =
+            position(filter_.down, mod(at, stage_down()), phase_down(phase));
+        where[static_cast<std::size_t>(filter_.across.position)] =
+            position(filter_.across, across, phase_across(phase));
+        const Index pixel = at * stage_across() + across;
+        b_.store(stage, pixel * depth_ + phase * channels_ + channel, window_element(where));
+        close(4);
         return finish(name);
     }
 
-    // The transformed filter: [place in the tile, panel of columns, channel, column].
+    // The transformed filter: [place in the tile, panel of columns, phase, channel, column].
     LoweredKernel write_filter(const std::string& name) {
         shared_.columns = static_cast<int>(result_.scratch.size());
-        const Index at = begin_loop("at", {"at", column_panels_ * channels_, true});
+        const Index at = begin_loop("at", {"at", column_panels_ * depth_, true});
         const Index j = begin_loop("column", {"column", Dim(tiling_.panel_columns()), false, true, 1});
         const int buffer = scratch_buffer("filter", shared_.columns, type_, filter_size(), true);
-        const Index column = floor_div(at, channels_) * Dim(tiling_.panel_columns()) + j;
-        guard_ = b_.op(ScalarOp::lt, b_.index_value(column), b_.index_value(Index(column_count_)));
+        const Index column = floor_div(at, depth_) * Dim(tiling_.panel_columns()) + j;
+        const Index phase = floor_div(mod(at, depth_), channels_);
+        const ValueId column_exists = below(column, column_count_, tiling_.panel_columns());
         std::fill(vars_.begin(), vars_.end(), Index(0));
-        Grid taps(static_cast<std::size_t>(filter_.down.taps));
+        Grid taps(static_cast<std::size_t>(filter_.down.phase_taps()));
         for (std::size_t y = 0; y < taps.size(); ++y) {
-            for (int x = 0; x < filter_.across.taps; ++x) {
+            for (int x = 0; x < filter_.across.phase_taps(); ++x) {
+                const Index down = Index(static_cast<int>(y) * filter_.down.steps) + phase_down(phase);
+                const Index across = Index(x * filter_.across.steps) + phase_across(phase);
                 bind(tiling_.columns, column);
-                bind(filter_.channel, mod(at, channels_));
-                bind(filter_.down.tap, tap(filter_.down, static_cast<int>(y)));
-                bind(filter_.across.tap, tap(filter_.across, x));
+                bind(filter_.channel, mod(mod(at, depth_), channels_));
+                bind(filter_.down.tap, tap(filter_.down, down));
+                bind(filter_.across.tap, tap(filter_.across, across));
                 forget_values();
-                taps[y].push_back(factor(1));
+                const ValueId in_filter = ops::both(b_, below(down, filter_.down.taps, filter_.down.steps),
+                                                    below(across, filter_.across.taps, filter_.across.steps));
+                const ValueId exists = ops::both(b_, in_filter, existence());
+                guard_ = ops::both(b_, column_exists, exists);
+                const ValueId value = factor(1);
+                taps[y].push_back(guard_ == no_value ? value : b_.select(guard_, value, b_.constant(0, type_)));
             }
         }
         guard_ = no_value;
         const Grid transformed = transform(down_.filter, taps, across_.filter);
         for (int y = 0; y < filter_tile; ++y) {
             for (int x = 0; x < filter_tile; ++x) {
-                const Index place = Index(y * filter_tile + x) * (column_panels_ * channels_);
+                const Index place = Index(y * filter_tile + x) * (column_panels_ * depth_);
                 b_.store(buffer, (place + at) * Dim(tiling_.panel_columns()) + j, value_at(transformed, y, x));
             }
         }
@@ -108,7 +122,7 @@ public:
                        : Index::value(b_.op(ScalarOp::min, b_.index_value(*limit_ * tiles_across_),
                                             b_.index_value(Index(tiles))));
         panels_here_ = floor_div(tiles_ + Index(tiling_.panel_rows - 1), Dim(tiling_.panel_rows));
-        row_step_ = ceil_div(channels_.value(), line) * line;
+        row_step_ = ceil_div(depth_.value(), line) * line;
         if (row_step_ % page == 0) row_step_ += line;
         data_step_ = odd_lines(panels_ * tiling_.panel_rows * row_step_);
         sums_step_ = odd_lines(panels_ * tiling_.panel_rows * tiling_.panel_columns());
@@ -129,12 +143,18 @@ private:
     static ValueId value_at(const Grid& grid, int y, int x) {
         return grid[static_cast<std::size_t>(y)][static_cast<std::size_t>(x)];
     }
-    static Index tap(const MinimalFilter::Axis& axis, int k) { return axis.flipped ? axis.taps - 1 - k : k; }
+    static Index tap(const MinimalFilter::Axis& axis, const Index& k) {
+        return axis.flipped ? Index(axis.taps - 1) - k : k;
+    }
+    Index phase_down(const Index& phase) const { return floor_div(phase, Dim(filter_.across.steps)); }
+    Index phase_across(const Index& phase) const { return mod(phase, Dim(filter_.across.steps)); }
 
-    Dim stage_down() const { return tiles_down_ * Dim(filter_.down.outputs) + Dim(filter_.down.taps - 1); }
-    Dim stage_across() const { return tiles_across_ * Dim(filter_.across.outputs) + Dim(filter_.across.taps - 1); }
-    Dim stage_size() const { return images_ * stage_down() * stage_across() * channels_; }
-    Dim filter_size() const { return Dim(tile_size) * column_panels_ * channels_ * Dim(tiling_.panel_columns()); }
+    Dim stage_down() const { return tiles_down_ * Dim(filter_.down.outputs) + Dim(filter_.down.phase_taps() - 1); }
+    Dim stage_across() const {
+        return tiles_across_ * Dim(filter_.across.outputs) + Dim(filter_.across.phase_taps() - 1);
+    }
+    Dim stage_size() const { return images_ * stage_down() * stage_across() * depth_; }
+    Dim filter_size() const { return Dim(tile_size) * column_panels_ * depth_ * Dim(tiling_.panel_columns()); }
 
     // A sum of terms with constant factors.
     ValueId combination(const std::vector<double>& factors, const std::vector<ValueId>& terms) {
@@ -180,14 +200,14 @@ private:
 
     void transform_data() {
         const Index tile = begin_tiles();
-        const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+        const Index channel = begin_loop("channel", {"channel", depth_, false, true, 1});
         Grid grid(static_cast<std::size_t>(filter_tile));
         for (int y = 0; y < filter_tile; ++y) {
             const Index down = image_ * stage_down() + tile_down_ * Dim(filter_.down.outputs) + Index(y);
             for (int x = 0; x < filter_tile; ++x) {
                 const Index across = tile_across_ * Dim(filter_.across.outputs) + Index(x);
                 grid[static_cast<std::size_t>(y)].push_back(
-                    b_.load(stage_, (down * stage_across() + across) * channels_ + channel));
+                    b_.load(stage_, (down * stage_across() + across) * depth_ + channel));
             }
         }
         const Grid transformed = transform(down_.positions, grid, across_.positions);
@@ -206,7 +226,7 @@ private:
         const Index row =
             begin_loop("rest", {"rest", Dim(tiling_.panel_rows - 1)}, panels_here_ * Dim(tiling_.panel_rows) - tiles_);
         const Index place = begin_loop("place", {"place", Dim(tile_size)});
-        const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+        const Index channel = begin_loop("channel", {"channel", depth_, false, true, 1});
         b_.store(data_, place * Dim(data_step_) + (tiles_ + row) * Dim(row_step_) + channel, b_.constant(0, type_));
         close(3);
     }
@@ -218,8 +238,8 @@ private:
         const auto [i, j] =
             begin_panel(tiling_.panel_rows, tiling_.panel_columns(), tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = panel * Dim(tiling_.panel_rows) + i;
-        const ValueId value = sum_of_products(type_, channels_, std::nullopt, [&](const Index& k) {
-            const Index filter = (place * column_panels_ + column_panel_) * channels_ + k;
+        const ValueId value = sum_of_products(type_, depth_, std::nullopt, [&](const Index& k) {
+            const Index filter = (place * column_panels_ + column_panel_) * depth_ + k;
             return b_.mul(b_.load(data_, place * Dim(data_step_) + row * Dim(row_step_) + k),
                           b_.load(filter_buffer_, filter * Dim(tiling_.panel_columns()) + j));
         });
@@ -277,7 +297,7 @@ private:
 
     const MinimalFilter& filter_;
     FilterTransforms down_, across_;
-    Dim channels_, images_, tiles_down_, tiles_across_, column_panels_;
+    Dim channels_, depth_, images_, tiles_down_, tiles_across_, column_panels_;
     Index block_ = 0, column_panel_ = 0;
     std::optional<Index> limit_;         // of the rows of tiles in a block, when there may be fewer
     Index tiles_ = 0, panels_here_ = 0;  // of the block

@@ -43,22 +43,26 @@ struct LoopSpec {
     std::vector<std::int64_t> cuts = {};
 };
 
-// A convolution with unit steps by Winograd's minimal filtering (Lavin and Gray 2016): both factors and the results are
-// transformed, and products are needed only between the transforms, fewer than taps.
+// A convolution by Winograd's minimal filtering (Lavin and Gray 2016): both factors and the results are transformed,
+// and products are needed only between the transforms, fewer than taps. Windows that go by several positions are taken
+// apart in phases, each of which goes by one, and which count as channels.
 struct MinimalFilter {
-    // One axis of the image. Tiles of `outputs` results are made from `outputs + taps - 1` positions of the window.
+    // One axis of the image. Tiles of `outputs` results are made from `outputs + phase_taps() - 1` positions.
     struct Axis {
         loopir::VarId place = -1;  // of the results
         loopir::VarId tap = -1;
         int position = 0;      // of the window
         bool flipped = false;  // the position goes down as the tap goes up
+        int steps = 1;         // positions from one place to the next, and phases
         int taps = 1;
         int outputs = 1;
+        int phase_taps() const { return (taps + steps - 1) / steps; }
     };
     Axis down, across;
     loopir::VarId channel = -1;
     std::vector<loopir::VarId> images;  // the other variables of the rows
     std::int64_t rows_of_tiles = 1;     // in one iteration of the parallel loop, across the whole image each
+    int phases() const { return down.steps * across.steps; }
 };
 
 // A contraction in tiles: rows by columns, the columns in lanes, over blocks of the reduced axis.

@@ -86,6 +86,7 @@ private:
     void choose_reduce_loops(Tiling& tiling) const;
     int count_scattered(const Tiling& tiling) const;
     void choose_finish(Tiling& tiling) const;
+    void order_finish(Tiling& tiling) const;
     std::int64_t operand_stride(VarId var) const;
     void choose_stage(Tiling& tiling) const;
     void sort_by_stage(const Tiling& tiling, std::vector<VarId>& vars) const;

@@ -45,6 +45,7 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
     const std::int64_t reduce = count(classified.reduce);
     const std::int64_t results = count(classified.rows) * count(classified.columns) * count(classified.batch);
     if (results * reduce < min_products) return std::nullopt;
+    if (auto winograd = choose_winograd(classified)) return winograd;
     // All of a panel has a product, or nothing of it has.
     const auto decides = [&](VarId var) { return deciding_[static_cast<std::size_t>(var)]; };
     for (std::vector<VarId>* vars : {&classified.rows, &classified.columns}) {
@@ -52,7 +53,6 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
         std::erase_if(*vars, decides);
     }
     for (std::vector<VarId>* vars : {&classified.rows, &classified.columns, &classified.batch}) sort_by_store(*vars);
-    if (auto winograd = choose_winograd(classified)) return winograd;
     Candidate best = window_in_rows(classified);
     for (const std::optional<Candidate>& other :
          {window_in_lanes(classified), window_in_both(classified), batch_in_lanes(classified)}) {
@@ -217,7 +217,11 @@ int TilingChooser::count_scattered(const Tiling& tiling) const {
 void TilingChooser::choose_finish(Tiling& tiling) const {
     if (!tiling.one_block || tiling.row_factor != 0 || tiling.columns.empty()) return;
     const bool phases = std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end();
-    if (count_scattered(tiling) < (phases || tiling.winograd ? 1 : 2)) return;
+    if (count_scattered(tiling) < (phases ? 1 : 2)) return;
+    order_finish(tiling);
+}
+
+void TilingChooser::order_finish(Tiling& tiling) const {
     for (const std::vector<VarId>* vars : {&tiling.batch, &tiling.rows, &tiling.columns}) {
         tiling.finish.insert(tiling.finish.end(), vars->begin(), vars->end());
     }

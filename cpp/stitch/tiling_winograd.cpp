@@ -11,16 +11,20 @@ namespace topstitch::stitch {
 namespace {
 
 constexpr std::int64_t min_taps = 3;
-constexpr std::int64_t max_taps = 5;
+constexpr std::int64_t max_phase_taps = 5;
+constexpr std::int64_t max_steps = 2;
 constexpr std::int64_t min_side = 16;            // channels, and columns
 constexpr double min_multiplications = 1 << 22;  // of the direct sum
-constexpr double worth_transforming = 0.7;       // of those, at most
+constexpr double existing_share = 25.0 / 36;     // of products, where not all exist: 5 taps in 2 phases of 3
+constexpr double worth_transforming = 0.72;      // of the direct products, at most
+constexpr double cost_of_transforms = 2;         // for each multiplication, with what they read and write
+constexpr double worth_streaming = 0.5;          // the same when the filter is read from beyond the second-level cache
 constexpr double full_panel = 4;                 // rows of a panel below which products wait for each other
-constexpr double cost_of_panels = 0.1;           // of reading the filter again, in panels
+constexpr double cost_of_filter = 2;             // of reading it again, in tiles
 
 }  // namespace
 
-// The axis of a position that is a variable of the results and a tap, both with unit steps.
+// The axis of a position that is a variable of the results, in steps, and a tap.
 std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number) const {
     const Index& position = positions_[static_cast<std::size_t>(number)];
     std::vector<VarId> vars;
@@ -32,22 +36,24 @@ std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number) const 
     axis.position = number;
     for (VarId var : vars) (region_.vars[static_cast<std::size_t>(var)].row ? axis.tap : axis.place) = var;
     if (axis.tap < 0 || axis.place < 0) return std::nullopt;
-    const Dim step = position.coefficient_of(axis.tap);
+    const Dim tap_step = position.coefficient_of(axis.tap);
+    const Dim steps = position.coefficient_of(axis.place);
     const Dim& taps = extent(axis.tap);
-    const bool unit = position.coefficient_of(axis.place) == Dim(1) && (step == Dim(1) || step == Dim(-1));
-    if (!unit || !taps.is_known() || !extent(axis.place).is_known()) return std::nullopt;
-    if (taps.value() < min_taps || taps.value() > max_taps) return std::nullopt;
-    axis.flipped = step == Dim(-1);
+    if (!(tap_step == Dim(1) || tap_step == Dim(-1)) || !taps.is_known() || !extent(axis.place).is_known())
+        return std::nullopt;
+    if (!steps.is_known() || steps.value() < 1 || steps.value() > max_steps) return std::nullopt;
+    if (taps.value() < min_taps || ceil_div(taps.value(), steps.value()) > max_phase_taps) return std::nullopt;
+    axis.flipped = tap_step == Dim(-1);
+    axis.steps = static_cast<int>(steps.value());
     axis.taps = static_cast<int>(taps.value());
-    axis.outputs = filter_tile + 1 - axis.taps;
+    axis.outputs = filter_tile + 1 - axis.phase_taps();
     return axis;
 }
 
 std::optional<MinimalFilter> TilingChooser::find_filter(const Tiling& classified) const {
-    const bool plain = classified.batch.empty() && classified.columns.size() == 1 && classified.reduce.size() == 3;
+    const bool plain = classified.batch.empty() && !classified.columns.empty() && classified.reduce.size() == 3;
     if (!machine_.minimal_filters || compute_type(type_) != DType::float32 || !plain || positions_.size() != 2)
         return std::nullopt;
-    if (std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end()) return std::nullopt;
     MinimalFilter filter;
     const auto down = filter_axis(0), across = filter_axis(1);
     if (!down || !across || down->place == across->place || down->tap == across->tap) return std::nullopt;
@@ -56,6 +62,10 @@ std::optional<MinimalFilter> TilingChooser::find_filter(const Tiling& classified
     for (VarId var : classified.reduce) {
         if (var != down->tap && var != across->tap) filter.channel = var;
     }
+    // Products that do not exist are taps of zero.
+    const auto decides = [this](VarId var) { return deciding_[static_cast<std::size_t>(var)]; };
+    if (std::any_of(classified.rows.begin(), classified.rows.end(), decides) || decides(filter.channel))
+        return std::nullopt;
     filter.images = classified.rows;
     std::erase(filter.images, down->place);
     std::erase(filter.images, across->place);
@@ -63,21 +73,26 @@ std::optional<MinimalFilter> TilingChooser::find_filter(const Tiling& classified
     return both && extent(filter.channel).is_known() ? std::optional(filter) : std::nullopt;
 }
 
-// Multiplications, of which the transforms have as many as additions; the direct sum has one for each tap.
+// The transforms have as many multiplications as additions; the direct sum has one of each for every tap that exists.
 bool TilingChooser::saves_products(const MinimalFilter& filter, double columns) const {
     const auto size = [this](VarId var) { return static_cast<double>(extent(var).value()); };
-    const auto channels = size(filter.channel);
     const auto images = static_cast<double>(std::max<std::int64_t>(count(filter.images), 1));
     const double places = images * size(filter.down.place) * size(filter.across.place);
-    const double direct = places * channels * columns * filter.down.taps * filter.across.taps;
+    const bool all_exist = std::find(deciding_.begin(), deciding_.end(), true) == deciding_.end();
+    const double direct = places * size(filter.channel) * columns * filter.down.taps * filter.across.taps *
+                          (all_exist ? 1 : existing_share);
+    const double channels = size(filter.channel) * filter.phases();
     const double tiles = images * std::ceil(size(filter.down.place) / filter.down.outputs) *
                          std::ceil(size(filter.across.place) / filter.across.outputs);
     constexpr double n = filter_tile;
     const double results = n * n * filter.across.outputs + n * filter.down.outputs * filter.across.outputs;
-    const double taps = n * filter.down.taps * filter.across.taps + n * n * filter.down.taps;
+    const double taps = n * filter.down.phase_taps() * filter.across.phase_taps() + n * n * filter.down.phase_taps();
     const double transforms = tiles * channels * 2 * n * n * n + tiles * columns * results + channels * columns * taps;
+    const double filter_bytes = n * n * channels * columns * sizeof(float);
+    const double worth =
+        filter_bytes <= static_cast<double>(machine_.l2_bytes) / 2 ? worth_transforming : worth_streaming;
     return direct >= min_multiplications &&
-           tiles * n * n * channels * columns + transforms < worth_transforming * direct;
+           tiles * n * n * channels * columns + cost_of_transforms * transforms < worth * direct;
 }
 
 std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) const {
@@ -88,6 +103,11 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
     if (channels < min_side || columns < min_side || !saves_products(*found, static_cast<double>(columns)))
         return std::nullopt;
     Tiling tiling = classified;
+    sort_by_store(tiling.rows);
+    sort_by_store(tiling.columns);
+    // In lanes runs a variable along which the filter is the same kind of thing.
+    std::stable_partition(tiling.columns.begin(), tiling.columns.end(),
+                          [this](VarId var) { return deciding_[static_cast<std::size_t>(var)]; });
     tiling.one_block = true;
     tiling.block = count(tiling.reduce);
     tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
@@ -101,20 +121,21 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
         const std::int64_t tiles = taken * tiles_across;
         const std::int64_t panels = ceil_div(tiles, most);
         const std::int64_t panel = ceil_div(tiles, panels);
-        const std::int64_t bytes = panels * panel * filter_tile * filter_tile * (channels + tiling.panel_columns()) * 4;
-        if (taken > 1 && bytes > machine_.l2_bytes / 4 * 3) break;
+        const std::int64_t bytes =
+            panels * panel * filter_tile * filter_tile * (channels * found->phases() + tiling.panel_columns()) * 4;
+        if (taken > 1 && bytes > machine_.l2_bytes / 2) break;
         const std::int64_t turns = ceil_div(ceil_div(rows, taken), machine_.threads);
         const double balance = static_cast<double>(rows) / static_cast<double>(turns * taken * machine_.threads);
         const double filled = static_cast<double>(tiles) /
                               (static_cast<double>(panels) * std::max(static_cast<double>(panel), full_panel));
-        const double reuse = static_cast<double>(panels) / (static_cast<double>(panels) + cost_of_panels);
+        const double reuse = static_cast<double>(tiles) / (static_cast<double>(tiles) + cost_of_filter);
         if (balance * filled * reuse <= best) continue;
         best = balance * filled * reuse;
         tiling.winograd->rows_of_tiles = taken;
         tiling.panel_rows = static_cast<int>(panel);
         tiling.row_panels = panels;
     }
-    choose_finish(tiling);
+    if (!is_contiguous({tiling.columns.back()})) order_finish(tiling);
     return tiling;
 }
 

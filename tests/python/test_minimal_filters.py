@@ -29,23 +29,26 @@ def assert_filtered(executable: ts.Executable) -> None:
     assert any("products of transforms" in region["schedule"] for region in executable.report().regions)
 
 
-def check(x: np.ndarray, w: np.ndarray, padding: list[tuple[int, int]], **options: Any) -> None:
-    """The convolution and its data gradient."""
+def check(x: np.ndarray, w: np.ndarray, padding: list[tuple[int, int]], stride: int = 1, **options: Any) -> None:
+    """The convolution and its data gradient. In steps, small caches make the direct sum better."""
+    steps = (stride, stride)
     graph = ts.Graph()
     px, pw = graph.placeholder(x.shape, str(x.dtype)), graph.placeholder(w.shape, str(w.dtype))
-    y = ts.conv2d(px, pw, padding=padding)
+    y = ts.conv2d(px, pw, stride=stride, padding=padding)
     wide, weights = x.astype(np.float64), w.astype(np.float64)
     executable = graph.compile([px, pw], y, **options)
-    assert_filtered(executable)
-    expected = reference.conv(wide, weights, UNIT, UNIT, padding)
-    magnitude = reference.conv(np.abs(wide), np.abs(weights), UNIT, UNIT, padding)
+    if stride == 1:
+        assert_filtered(executable)
+    expected = reference.conv(wide, weights, steps, UNIT, padding)
+    magnitude = reference.conv(np.abs(wide), np.abs(weights), steps, UNIT, padding)
     assert_close(executable.run(x, w), expected, magnitude, w[0].size)
 
     g = random(expected.shape, 2, str(x.dtype))
     pg = graph.placeholder(g.shape, str(g.dtype))
-    back = graph.compile([pg, pw, px], ts.conv2d_data_gradient(pg, pw, px, padding=padding), **options)
-    assert_filtered(back)
-    arguments = (w.astype(np.float64), x.shape[2:], UNIT, UNIT, padding)
+    back = graph.compile([pg, pw, px], ts.conv2d_data_gradient(pg, pw, px, stride=stride, padding=padding), **options)
+    if stride == 1:
+        assert_filtered(back)
+    arguments = (w.astype(np.float64), x.shape[2:], steps, UNIT, padding)
     expected = reference.data_gradient(g.astype(np.float64), *arguments)
     magnitude = reference.data_gradient(np.abs(g.astype(np.float64)), np.abs(arguments[0]), *arguments[1:])
     assert_close(back.run(g, w, x), expected, magnitude, w[:, 0].size)
@@ -54,12 +57,12 @@ def check(x: np.ndarray, w: np.ndarray, padding: list[tuple[int, int]], **option
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (4, 4), (3, 5), (5, 4)])
 @pytest.mark.parametrize("size", [(24, 24), (23, 29), (40, 17)])
 def test_edges_of_tiles(kernel: tuple[int, int], size: tuple[int, int]) -> None:
-    check(random((3, 32, *size)), random((32, 32, *kernel), 1), [(k // 2, k // 2) for k in kernel])
+    check(random((3, 48, *size)), random((56, 48, *kernel), 1), [(k // 2, k // 2) for k in kernel])
 
 
-@pytest.mark.parametrize(("channels", "outputs"), [(16, 64), (17, 40), (33, 31), (65, 16), (24, 97)])
+@pytest.mark.parametrize(("channels", "outputs"), [(32, 64), (33, 40), (47, 49), (65, 34), (40, 97)])
 def test_edges_of_panels_and_lanes(channels: int, outputs: int) -> None:
-    check(random((2, channels, 37, 30)), random((outputs, channels, 3, 3), 1), [(1, 1), (1, 1)])
+    check(random((2, channels, 36, 31)), random((outputs, channels, 3, 3), 1), [(1, 1), (1, 1)])
 
 
 @pytest.mark.parametrize("padding", [[(0, 0), (0, 0)], [(2, 0), (0, 1)], [(0, 2), (2, 2)], [(5, 4), (3, 6)]])
@@ -67,12 +70,20 @@ def test_padding(padding: list[tuple[int, int]]) -> None:
     check(random((1, 32, 33, 28)), random((48, 32, 3, 3), 1), padding)
 
 
+@pytest.mark.parametrize("kernel", [(5, 5), (6, 6), (7, 5)])
+@pytest.mark.parametrize("size", [(48, 48), (47, 64)])
+def test_steps_of_two(kernel: tuple[int, int], size: tuple[int, int]) -> None:
+    """Even and odd rows and columns are images of their own, which add up; of gradients, they are results."""
+    padding = [(k // 2, (k - 1) // 2) for k in kernel]
+    check(random((2, 32, *size)), random((48, 32, *kernel), 1), padding, stride=2)
+
+
 def test_many_channels() -> None:
-    check(random((1, 1024, 16, 12)), random((16, 1024, 3, 3), 1), [(1, 1), (1, 1)])
+    check(random((2, 1024, 16, 16)), random((48, 1024, 3, 3), 1), [(1, 1), (1, 1)])
 
 
 def test_the_interpreter_agrees() -> None:
-    check(random((1, 16, 64, 32)), random((16, 16, 3, 3), 1), [(1, 1), (1, 1)], interpret=True)
+    check(random((1, 33, 24, 20)), random((34, 33, 3, 3), 1), [(1, 1), (1, 1)], interpret=True)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
