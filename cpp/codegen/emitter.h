@@ -126,6 +126,12 @@ private:
     // --- emit_matrices.cpp
     void emit_matrices(const MatrixNest& nest);
 
+    // --- emit_prefix.cpp
+    void emit_prefix(const loopir::Loop& loop, const PrefixLoop& prefix);
+    void emit_parts(const loopir::Loop& loop, const PrefixLoop& prefix, std::size_t step,
+                    const std::string& iterations);
+    void join_prefix(int accumulator);
+
     // --- emit_product.cpp
     void emit_product();
     void emit_tile();
@@ -161,12 +167,13 @@ private:
     void emit_step(const loopir::Accumulate& accumulate);
     void find_fused(const loopir::Block& block);
     std::string acc_read(const loopir::Instr& read);
+    void declare(int accumulator, const std::string& start = "");
     void reset(int accumulator);
     void begin_parts(const loopir::Loop& loop);
     void join_parts(const loopir::Loop& loop);
     std::string identity(int accumulator) const;
     DType acc_type(int accumulator) const;
-    std::string acc_name(int accumulator) const { return "a" + std::to_string(accumulator); }
+    std::string acc_name(int accumulator) const;
     std::string second_name(int accumulator) const;  // the position, or the low part of a pair
     bool has_second(int accumulator) const;
 
@@ -207,6 +214,7 @@ private:
     int team_ = 1;                         // lanes that run what is written now alike, in a row of a team
     std::set<int> fresh_;                  // accumulators that hold nothing yet, in every thread
     std::vector<std::set<int>> declared_;  // accumulators, by open block
+    std::map<int, std::string> running_;   // what accumulators are called in the iterations of one thread
     std::set<int> in_parts_;               // accumulators of which each thread has a part now
     std::set<DType> joined_types_;         // of values that simdgroups exchange through memory
     bool joins_positions_ = false;

@@ -45,6 +45,8 @@ const char* base_name(Helper helper) {
             return "sum_of_pair";
         case Helper::join:
             return "join";
+        case Helper::prefix:
+            return "prefix";
         case Helper::load_four:
             return "load_four";
         case Helper::store_four:
@@ -56,7 +58,8 @@ const char* base_name(Helper helper) {
 }
 
 bool names_combiner(Helper helper) {
-    return helper == Helper::replaces || helper == Helper::improve || helper == Helper::join;
+    return helper == Helper::replaces || helper == Helper::improve || helper == Helper::join ||
+           helper == Helper::prefix;
 }
 
 // Two numbers of which neither is NaN: the lesser, or the greater, and of zeros the one of the right sign.
@@ -213,6 +216,8 @@ std::string Helpers::definition(const HelperKey& key) {
             return signature(name, key, "float high, float low") + "    return low == low ? high + low : high;\n}\n";
         case Helper::join:
             return join(key);
+        case Helper::prefix:
+            return prefix(key);
         case Helper::load_four: {
             const std::string four = dialect_.wide_type(type);
             return signature(four, key, concat(dialect_.buffer_pointer(name, false), " from, int left")) +
@@ -309,6 +314,73 @@ std::string Helpers::join(const HelperKey& key) {
         text += step("        ", "shared[part]", concat("shared_", second, "[part]")) + "    }\n";
     }
     if (!two) text += "    return value;\n";
+    return text + "}\n";
+}
+
+// `value`, the part of each thread, becomes what its iterations go on from: `carry`, what there was before, with the
+// parts of all threads before it. `carry` becomes that with the parts of all.
+std::string Helpers::prefix(const HelperKey& key) {
+    const bool arg = loopir::is_arg_reduction(key.combiner);
+    const bool several = simdgroups_ > 1;
+    const std::string type = dialect_.type(key.type);
+    const std::string position = dialect_.type(DType::int64);
+    const std::string unsigned_type = dialect_.type(DType::uint32);
+    const int last = dialect_.limits().simd_width - 1;
+
+    std::string parameters = concat(dialect_.reference(type), " carry, ", dialect_.reference(type), " value");
+    if (arg) {
+        parameters = concat(dialect_.reference(type), " carry, ", dialect_.reference(position), " carry_position, ",
+                            dialect_.reference(type), " value, ", dialect_.reference(position), " position");
+    }
+    if (several) {
+        parameters += concat(", ", dialect_.group_pointer(type), " shared");
+        if (arg) parameters += concat(", ", dialect_.group_pointer(position), " shared_position");
+    }
+    parameters += concat(", ", unsigned_type, " lane");
+    if (several) parameters += concat(", ", unsigned_type, " simdgroup");
+
+    // `into`, which comes first, is joined with `other`.
+    const auto joined = [&](const std::string& into, const std::string& into_position, const std::string& other,
+                            const std::string& other_position) {
+        if (!arg) return concat(into, " = ", combined(key.combiner, key.type, into, other), ";\n");
+        return concat(use({Helper::improve, key.type, key.combiner}), "(", into, ", ", into_position, ", ", other, ", ",
+                      other_position, ");\n");
+    };
+    const auto of_lane = [&](const std::string& margin, const std::string& name, const std::string& lane) {
+        const std::string text =
+            concat(margin, type, " ", name, " = ", dialect_.value_of_lane(key.type, "value", lane), ";\n");
+        if (!arg) return text;
+        return concat(text, margin, position, " ", name,
+                      "_position = ", dialect_.value_of_lane(DType::int64, "position", lane), ";\n");
+    };
+
+    std::string text = signature("void", key, parameters);
+    text += concat("    for (", unsigned_type, " distance = 1; distance < ", last + 1, "; distance *= 2) {\n");
+    text += of_lane("        ", "joined", "lane >= distance ? lane - distance : lane");
+    text += "        if (lane >= distance) {\n            ";
+    text += joined("joined", "joined_position", "value", "position");
+    text += concat("            value = joined;\n", arg ? "            position = joined_position;\n" : "",
+                   "        }\n    }\n");
+    text += of_lane("    const ", "lower", "lane > 0 ? lane - 1 : lane");
+    if (several) {
+        text += concat("    ", dialect_.barrier(false), "\n    if (lane == ", last,
+                       ") {\n        shared[simdgroup] = value;\n");
+        if (arg) text += "        shared_position[simdgroup] = position;\n";
+        text += concat("    }\n    ", dialect_.barrier(false), "\n");
+    } else {
+        text += of_lane("    const ", "all", std::to_string(last));
+    }
+    text += concat("    value = carry;\n", arg ? "    position = carry_position;\n" : "");
+    if (several) {
+        text += concat("    for (", unsigned_type, " part = 0; part < ", simdgroups_, "; ++part) {\n        ");
+        text += joined("carry", "carry_position", "shared[part]", "shared_position[part]");
+        text += concat("        if (part + 1 == simdgroup) ", arg ? "{\n            " : "", "value = carry;\n");
+        if (arg) text += "            position = carry_position;\n        }\n";
+        text += "    }\n";
+    } else {
+        text += "    " + joined("carry", "carry_position", "all", "all_position");
+    }
+    text += concat("    if (lane > 0) ", joined("value", "position", "lower", "lower_position"));
     return text + "}\n";
 }
 
