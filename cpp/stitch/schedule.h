@@ -162,11 +162,14 @@ struct SortPlan {
         ranks,      // by counting those before it
         digits,     // in passes, each by a digit of its key
         selection,  // among the best so far, which are all that is asked for
+        merges,     // in blocks in the memory of a group of threads, and then by merging runs
     };
     Method method = Method::ranks;
     int digit_bits = 8;
     int digits = 1;
-    int chunks = 1;  // of a row, walked side by side
+    int chunks = 1;          // of a row, walked side by side
+    std::int64_t block = 1;  // merges: elements that a group sorts, a power of 2
+    std::int64_t kept = 0;   // merges: of each block, if only the first few of the row are asked for; a power of 2
 };
 
 struct Schedule {
