@@ -24,9 +24,9 @@ namespace {
 
 // Shorter rows are walked by one thread.
 constexpr std::int64_t min_group_row = 16;
-// The longest rows that one simdgroup, and that half the largest group, walks.
+// The longest rows that one simdgroup walks, and the shortest that take the largest group: half of it walks others.
 constexpr std::int64_t simd_row = 256;
-constexpr std::int64_t half_group_row = 1024;
+constexpr std::int64_t whole_group_row = 1024;
 // Fewer iterations occupy a machine better one by one than four by four; and shorter rows are mostly ends.
 constexpr std::int64_t min_wide_grid = 4096;
 constexpr std::int64_t min_wide_row = 16;
@@ -99,9 +99,9 @@ void GridPlan::choose_grid() {
         return;
     }
     std::int64_t longest = 0;
-    for (const Loop* loop : spread_) longest = std::max(longest, iterations(nest(*loop)).value_or(half_group_row));
+    for (const Loop* loop : spread_) longest = std::max(longest, iterations(nest(*loop)).value_or(whole_group_row - 1));
     group_threads_ = longest <= simd_row         ? limits_.simd_width
-                     : longest <= half_group_row ? limits_.group_threads / 2
+                     : longest < whole_group_row ? limits_.group_threads / 2
                                                  : limits_.group_threads;
     choose_teams();
 }
