@@ -155,7 +155,7 @@ void Emitter::begin_parts(const loopir::Loop& loop) {
 }
 
 void Emitter::join_parts(const loopir::Loop& loop) {
-    const bool several = plan_.group_threads() > dialect_.limits().simd_width;
+    const bool several = is_joined_in_memory();
     for (const int accumulator : plan_.joined_after(loop)) {
         in_parts_.erase(accumulator);
         const DType type = acc_type(accumulator);

@@ -17,6 +17,7 @@
 #include "codegen/names.h"
 #include "codegen/product_plan.h"
 #include "codegen/scalar_emitter.h"
+#include "topstitch/error.h"
 
 namespace topstitch::codegen {
 
@@ -127,10 +128,21 @@ private:
     void emit_matrices(const MatrixNest& nest);
 
     // --- emit_prefix.cpp
+    // The chunk of a loop that all threads do at once.
+    struct Chunk {
+        const loopir::Loop& loop;
+        const PrefixLoop& prefix;
+        std::string begin, end;  // of all threads
+        std::string first;       // of this thread's iterations
+        std::string own;         // the head of the loop over those
+    };
     void emit_prefix(const loopir::Loop& loop, const PrefixLoop& prefix);
-    void emit_parts(const loopir::Loop& loop, const PrefixLoop& prefix, std::size_t step,
-                    const std::string& iterations);
-    void join_prefix(int accumulator);
+    void emit_parts(const Chunk& chunk, std::size_t step);
+    void emit_part_statements(const Chunk& chunk, const PrefixLoop::Step& parts);
+    void join_prefix(int accumulator, const std::string& carry, const std::string& safe = "");
+    void join_checked(const Chunk& chunk, int accumulator);
+    static std::string of_acc(int accumulator, const char* what) { return concat("a", accumulator, "_", what); }
+    bool is_joined_in_memory() const { return plan_.group_threads() > dialect_.limits().simd_width; }
 
     // --- emit_product.cpp
     void emit_product();

@@ -45,6 +45,8 @@ const char* base_name(Helper helper) {
             return "sum_of_pair";
         case Helper::join:
             return "join";
+        case Helper::is_moderate:
+            return "is_moderate";
         case Helper::prefix:
             return "prefix";
         case Helper::load_four:
@@ -61,6 +63,9 @@ bool names_combiner(Helper helper) {
     return helper == Helper::replaces || helper == Helper::improve || helper == Helper::join ||
            helper == Helper::prefix;
 }
+
+// Products of parts that may be as large, or their inverses: so that those with a thread's own stay in range.
+constexpr float most_joined = 0x1p90F;
 
 // Two numbers of which neither is NaN: the lesser, or the greater, and of zeros the one of the right sign.
 std::string select_number(const Dialect& dialect, bool lesser) {
@@ -216,6 +221,10 @@ std::string Helpers::definition(const HelperKey& key) {
             return signature(name, key, "float high, float low") + "    return low == low ? high + low : high;\n}\n";
         case Helper::join:
             return join(key);
+        case Helper::is_moderate:
+            return signature("bool", key, concat(name, " x, ", name, " most")) +
+                   concat("    const ", name, " magnitude = ", dialect_.call(BuiltIn::abs), "(x);\n") +
+                   "    return magnitude <= most && magnitude >= 1 / most;\n}\n";
         case Helper::prefix:
             return prefix(key);
         case Helper::load_four: {
@@ -321,6 +330,7 @@ std::string Helpers::join(const HelperKey& key) {
 // parts of all threads before it. `carry` becomes that with the parts of all.
 std::string Helpers::prefix(const HelperKey& key) {
     const bool arg = loopir::is_arg_reduction(key.combiner);
+    const bool checked = key.combiner == Combiner::product && is_floating(key.type);
     const bool several = simdgroups_ > 1;
     const std::string type = dialect_.type(key.type);
     const std::string position = dialect_.type(DType::int64);
@@ -332,6 +342,7 @@ std::string Helpers::prefix(const HelperKey& key) {
         parameters = concat(dialect_.reference(type), " carry, ", dialect_.reference(position), " carry_position, ",
                             dialect_.reference(type), " value, ", dialect_.reference(position), " position");
     }
+    if (checked) parameters += concat(", ", dialect_.reference(dialect_.type(DType::boolean)), " safe");
     if (several) {
         parameters += concat(", ", dialect_.group_pointer(type), " shared");
         if (arg) parameters += concat(", ", dialect_.group_pointer(position), " shared_position");
@@ -354,13 +365,19 @@ std::string Helpers::prefix(const HelperKey& key) {
                       "_position = ", dialect_.value_of_lane(DType::int64, "position", lane), ";\n");
     };
 
+    const auto check = [&](const std::string& margin, const std::string& name) {
+        if (!checked) return std::string();
+        return concat(margin, "safe = safe && ", use({Helper::is_moderate, key.type}), "(", name, ", ",
+                      dialect_.real(most_joined), ");\n");
+    };
+
     std::string text = signature("void", key, parameters);
     text += concat("    for (", unsigned_type, " distance = 1; distance < ", last + 1, "; distance *= 2) {\n");
     text += of_lane("        ", "joined", "lane >= distance ? lane - distance : lane");
     text += "        if (lane >= distance) {\n            ";
     text += joined("joined", "joined_position", "value", "position");
     text += concat("            value = joined;\n", arg ? "            position = joined_position;\n" : "",
-                   "        }\n    }\n");
+                   check("            ", "value"), "        }\n    }\n");
     text += of_lane("    const ", "lower", "lane > 0 ? lane - 1 : lane");
     if (several) {
         text += concat("    ", dialect_.barrier(false), "\n    if (lane == ", last,
@@ -373,14 +390,15 @@ std::string Helpers::prefix(const HelperKey& key) {
     text += concat("    value = carry;\n", arg ? "    position = carry_position;\n" : "");
     if (several) {
         text += concat("    for (", unsigned_type, " part = 0; part < ", simdgroups_, "; ++part) {\n        ");
-        text += joined("carry", "carry_position", "shared[part]", "shared_position[part]");
+        text += joined("carry", "carry_position", "shared[part]", "shared_position[part]") + check("        ", "carry");
         text += concat("        if (part + 1 == simdgroup) ", arg ? "{\n            " : "", "value = carry;\n");
         if (arg) text += "            position = carry_position;\n        }\n";
         text += "    }\n";
     } else {
-        text += "    " + joined("carry", "carry_position", "all", "all_position");
+        text += "    " + joined("carry", "carry_position", "all", "all_position") + check("    ", "carry");
     }
-    text += concat("    if (lane > 0) ", joined("value", "position", "lower", "lower_position"));
+    text +=
+        concat("    if (lane > 0) ", joined("value", "position", "lower", "lower_position"), check("    ", "value"));
     return text + "}\n";
 }
 

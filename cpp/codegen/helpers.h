@@ -28,9 +28,10 @@ enum class Helper : std::uint8_t {
     improve,      // one step of argmin, argmax
     add_to_pair,  // one step of a sum in two float32 numbers
     sum_of_pair,
-    join,       // the parts of all threads of a group
-    prefix,     // the parts of all threads before each
-    load_four,  // from a buffer: as many of four neighbours as there are, else 0
+    join,         // the parts of all threads of a group
+    is_moderate,  // floats: the magnitude is at most `most`, and not below 1 / most
+    prefix,       // the parts of all threads before each
+    load_four,    // from a buffer: as many of four neighbours as there are, else 0
     store_four,
     math,  // a function that the language has not, or only approximately
 };

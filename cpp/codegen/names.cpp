@@ -3,6 +3,7 @@
 #include "codegen/names.h"
 
 #include <algorithm>
+#include <array>
 
 #include "topstitch/error.h"
 
@@ -18,6 +19,8 @@ bool is_digit(char c) {
 }
 
 constexpr std::size_t longest = 48;
+constexpr std::array belongings =
+    std::to_array<std::string_view>({"_at", "_low", "_next", "_now", "_part", "_safe"});  // of accumulators
 
 }  // namespace
 
@@ -34,7 +37,7 @@ bool Names::is_ours(std::string_view word) const {
     const std::size_t end = std::min(word.find_first_not_of("0123456789", 1), word.size());
     const std::string_view rest = word.substr(end);
     const bool numbered = end > 1 && (word[0] == 'v' || word[0] == 'a') &&
-                          (rest.empty() || rest == "_at" || rest == "_low" || rest == "_now" || rest == "_part");
+                          (rest.empty() || std::find(belongings.begin(), belongings.end(), rest) != belongings.end());
     if (numbered || word == "shared_position" || word == "shared_low") return true;
     const std::size_t last = word.rfind('_');
     if (last == std::string_view::npos) return false;

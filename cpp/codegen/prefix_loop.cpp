@@ -38,7 +38,7 @@ public:
 
     std::optional<PrefixLoop> find(bool float64) {
         if (running_.empty() || !contents_.loops.empty() || !contents_.initialised.empty()) return std::nullopt;
-        if (!std::all_of(running_.begin(), running_.end(), [&](int a) { return can_be_grouped(a, float64); }))
+        if (!float64 && std::any_of(running_.begin(), running_.end(), [&](int a) { return is_float64(a); }))
             return std::nullopt;
         std::map<int, std::size_t> step_of;
         PrefixLoop result;
@@ -55,6 +55,10 @@ public:
             result.steps[k].accumulated.merge(std::set(result.steps[k - 1].accumulated));
             result.steps[k].values.merge(std::set(result.steps[k - 1].values));
         }
+        for (const int id : running_) {
+            if (is_checked(id)) result.checked.insert(id);
+        }
+        if (!result.checked.empty() && result.steps.size() > 1) return std::nullopt;
         if (!reads_before_it_writes(result.steps.back().values)) return std::nullopt;
         return result;
     }
@@ -62,10 +66,10 @@ public:
 private:
     const Instr& instr(ValueId id) const { return kernel_.instrs[static_cast<std::size_t>(id)]; }
 
-    bool can_be_grouped(int accumulator, bool float64) const {
-        const loopir::Accumulator& acc = kernel_.accumulators[static_cast<std::size_t>(accumulator)];
-        if (acc.type == DType::float64 && !float64) return false;
-        return acc.combiner != Combiner::product || !is_floating(acc.type);
+    const loopir::Accumulator& accumulator(int id) const { return kernel_.accumulators[static_cast<std::size_t>(id)]; }
+    bool is_float64(int id) const { return accumulator(id).type == DType::float64; }
+    bool is_checked(int id) const {
+        return accumulator(id).combiner == Combiner::product && is_floating(accumulator(id).type);
     }
 
     // The step in which the part of the accumulator is found; nothing when it depends on its own running value.

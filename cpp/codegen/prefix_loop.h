@@ -21,12 +21,15 @@ struct PrefixLoop {
         std::set<loopir::ValueId> values;
     };
     std::vector<Step> steps;
+    // Products of floats: parts may leave the range of the type where the whole, taken in order, does not. Where they
+    // do, it is taken in order.
+    std::set<int> checked;
 
     bool runs(int accumulator) const { return !steps.empty() && steps.back().accumulated.contains(accumulator); }
 };
 
-// Nothing where parts of the loop cannot be joined: where what is added depends on the running value itself, and where
-// the grouping matters (products of floats may overflow in parts, but not in order). `float64`: the machine has it.
+// Nothing where parts of the loop cannot be joined: where what is added depends on the running value itself, or is
+// checked and there are further steps. `float64`: the machine has it.
 std::optional<PrefixLoop> find_prefix_loop(const loopir::Kernel& kernel, const LoopFacts& facts,
                                            const loopir::Loop& loop, bool float64);
 

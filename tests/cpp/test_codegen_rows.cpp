@@ -127,6 +127,31 @@ TEST_CASE("rows: running sums of one row in chunks") {
     CHECK(contains(source_of(graph, {{x, array}}, {y}), "prefix_sum_int"));
 }
 
+TEST_CASE("rows: running products, in order where their parts would leave the range") {
+    // Powers of two, which are exact: the first row wanders beyond both ends, where it stays; the second does not.
+    constexpr std::int64_t length = 2500;
+    NDArray array(f32, {2, length});
+    std::mt19937_64 random(test_seed());
+    for (std::int64_t k = 0; k < array.size(); ++k) {
+        const bool up = random() % 2 == 0;
+        array.data_as<float>()[k] = k < length ? (up ? 4.0F : 0.25F) : k % 2 == 0 ? 2.0F : -0.5F;
+    }
+    array.data_as<float>()[length / 2] = 0x1p100F;
+    array.data_as<float>()[length / 2 + 1] = 0x1p100F;
+    Graph graph;
+    const Tensor x = graph.placeholder(shape_of(array), f32, "x");
+    const Tensor y = cumulative_product(x);
+    const NDArray found = run(graph, {{x, array}}, {y}, {}, on_simulation()).at(0);
+    bool right = true;
+    float product = 1;
+    for (std::int64_t k = 0; k < array.size(); ++k) {
+        product = (k % length == 0 ? 1.0F : product) * array.data_as<float>()[k];
+        right = right && found.data_as<float>()[k] == product;
+    }
+    CHECK(right);
+    CHECK(contains(source_of(graph, {{x, array}}, {y}), "a0_safe"));
+}
+
 TEST_CASE("rows: sorted in the memory of a group, and by merges") {
     check_sorted(2, 1);
     check_sorted(5, 13);

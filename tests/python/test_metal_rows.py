@@ -107,6 +107,41 @@ def test_special_values(op: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("factors", [[0.25, 4.0], [1e-30, 1e30, 1e30, 1e-30], [0.5, 1.0], [2.0], [-1.0, 1.0, 2.0, 0.5]])
+def test_products_leave_the_range_only_where_they_do_in_order(factors: list[float]) -> None:
+    """Powers of two are exact; once infinite or zero, a product stays that."""
+    rng = np.random.default_rng(9)
+    array = np.resize(np.array(factors, np.float32), (2, 4800))
+    array[1] = rng.permutation(array[1]) if len(factors) != 4 else array[1]
+    with np.errstate(all="ignore"):
+        expected = np.multiply.accumulate(array, 1)
+    (result,) = run(array, lambda x: [ts.cumulative_product(x)])
+    np.testing.assert_allclose(result, expected, rtol=0 if factors[0] != 1e-30 else 1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 5000), (4, 50), (2, 300), (5000, 3)])
+def test_products_of_floats(shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(10).uniform(0.98, 1.02, shape).astype(np.float32)
+    axis = int(np.argmax(shape))
+    forwards, backwards = run(
+        array,
+        lambda x: [ts.cumulative_product(x, axis=axis), ts.cumulative_product(x * 1.0, axis=axis, reverse=True)],
+    )
+    wide = array.astype(np.float64)
+    np.testing.assert_allclose(forwards, np.cumprod(wide, axis), rtol=1e-4)
+    np.testing.assert_allclose(backwards, np.flip(np.cumprod(np.flip(wide, axis), axis), axis), rtol=1e-4)
+
+
+def test_a_variable_becomes_its_own_running_product() -> None:
+    """In a chunk that is taken in order, all threads read what one of them replaces."""
+    array = np.random.default_rng(11).choice(np.array([0.25, 4, -4], np.float32), (2, 3000))
+    graph = ts.Graph()
+    v = graph.variable(array, name="v")
+    graph.run({}, [], [v.assign(ts.cumulative_product(v))], device=METAL)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(to_numpy(graph.variable_value(v)), np.multiply.accumulate(array, 1))
+
+
 def test_long_sums_keep_their_accuracy() -> None:
     """Of 0.1 a hundred thousand times; one after the other, float32 would be off by a thousandth."""
     array = np.full(100_000, 0.1, np.float32)
