@@ -28,7 +28,7 @@ struct Machine {
     bool minimal_filters = true;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();
-    // Memory that a group of threads shares, in which the back end multiplies matrices; 0: there are no such groups.
+    // Memory that a group of threads shares, in which it multiplies matrices and sorts; 0: there are no such groups.
     std::int64_t group_bytes = 0;
 };
 

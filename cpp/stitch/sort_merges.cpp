@@ -38,17 +38,18 @@ public:
     // Level 0 sorts blocks of the row. Where only the first few are asked for, level k sorts what level k - 1 has kept
     // of its blocks.
     LoweredKernel write_blocks(const std::string& name, int level) {
-        const Dim length = length_of(level);
-        const Dim is_needed = level == 0 ? Dim(1) : exceeds(length_of(level - 1), plan_.block);
+        const Dim length = places_of(level);
+        const Dim is_needed = level == 0 ? Dim(1) : exceeds(places_of(level - 1), plan_.block);
+        const Index elements = elements_of(level);
         const Index number = begin_rows(ceil_div(length, Dim(plan_.block)) * is_needed);
         const Index first = number * Dim(plan_.block);
         const Items unsorted = level == 0 ? Items{} : stored(level - 1, rows() * length, false);
-        const Target target = target_of(length, plan_.block, level, rows() * length_of(level + 1));
+        const Target target = target_of(length, plan_.block, level, rows() * places_of(level + 1));
         Items spare[2] = {local_items(), local_items()};
 
         Runs runs{spare[0], 0, plan_.block, Index(plan_.block), 1};
         if (!length.is_known() || length.value() % plan_.block != 0) {
-            const ValueId left = b_.index_value(Index(length) - first);
+            const ValueId left = b_.index_value(elements - first);
             runs.valid = Index::value(b_.op(ScalarOp::min, left, number_of(plan_.block)));
         }
         {
@@ -65,7 +66,7 @@ public:
                 const Index at = floor_div(i, Dim(group)) * Dim(kept) + place;
                 store_item(spare[1], at, item, is_kept);
             } else if (plan_.kept > 0) {
-                const Index at = row() * length_of(level + 1) + number * Dim(kept) + place;
+                const Index at = row() * places_of(level + 1) + number * Dim(kept) + place;
                 store(target, place, at, item, is_kept);
             } else {
                 store(target, first + place, row() * length + first + place, item);
@@ -151,13 +152,26 @@ private:
         for (int k = 0; k < pass; ++k) run *= merged_runs;
         return run;
     }
-    Dim length_of(int level) const {
-        Dim length = length_;
-        const Dim block = plan_.block;
+    // Places of a level's row, in which its elements lie from the beginning on. All blocks of a level but the last
+    // leave as many as they may keep; as many blocks are there for the places as for the elements.
+    Dim places_of(int level) const {
+        Dim places = length_;
+        const Dim block = plan_.block, kept = plan_.kept;
         for (int k = 0; k < level && plan_.kept > 0; ++k) {
-            length = floor_div(length, block) * Dim(plan_.kept) + min(mod(length, block), Dim(plan_.kept));
+            places = places.is_known() ? floor_div(places, block) * kept + min(mod(places, block), kept)
+                                       : ceil_div(places, block) * kept;
         }
-        return length;
+        return places;
+    }
+    Index elements_of(int level) {
+        if (length_.is_known()) return Index(places_of(level));
+        Index elements(length_);
+        for (int k = 0; k < level; ++k) {
+            const ValueId last = b_.index_value(mod(elements, Dim(plan_.block)));
+            const ValueId kept = b_.op(ScalarOp::min, last, number_of(plan_.kept));
+            elements = floor_div(elements, Dim(plan_.block)) * Dim(plan_.kept) + Index::value(kept);
+        }
+        return elements;
     }
     ValueId number_of(std::int64_t value) { return number(value, DType::int64); }
 

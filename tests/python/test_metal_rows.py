@@ -262,7 +262,8 @@ def test_an_executable_sorts_rows_of_any_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "k"), [(1, 1), (20, 3), (1000, 1), (1024, 7), (1030, 16), (3000, 64), (3000, 65), (70_000, 10), (900, 0)]
+    ("length", "k"),
+    [(1, 1), (20, 3), (1000, 1), (1024, 7), (1030, 16), (3000, 64), (3000, 65), (66 * 1024 + 3, 10), (900, 0)],
 )
 def test_the_first_few(length: int, k: int) -> None:
     array = hostile((2, length), "float32")
@@ -274,10 +275,11 @@ def test_the_first_few(length: int, k: int) -> None:
 
 
 def test_the_first_few_of_rows_of_any_length() -> None:
+    """Also where the last block has fewer elements than blocks keep."""
     graph = ts.Graph()
     x = graph.placeholder((-1, -1))
     executable = graph.compile([x], ts.top_k(x, 20), device=METAL)
-    for shape in ((2, 3000), (3, 20), (1, 21), (1, 30_000), (0, 40)):
+    for shape in ((2, 3000), (3, 20), (1, 21), (1, 66 * 1024 + 3), (0, 40)):
         array = hostile(shape, "float32")
         np.testing.assert_array_equal(to_numpy(executable.run(array)[1]), order(array, 1, True)[:, :20])
 
