@@ -41,8 +41,8 @@ public:
         const Dim length = places_of(level);
         const Dim is_needed = level == 0 ? Dim(1) : exceeds(places_of(level - 1), plan_.block);
         const Index elements = elements_of(level);
-        const Index number = begin_rows(ceil_div(length, Dim(plan_.block)) * is_needed);
-        const Index first = number * Dim(plan_.block);
+        const Index number_in_row = begin_rows(ceil_div(length, Dim(plan_.block)) * is_needed);
+        const Index first = number_in_row * Dim(plan_.block);
         const Items unsorted = level == 0 ? Items{} : stored(level - 1, rows() * length, false);
         const Target target = target_of(length, plan_.block, level, rows() * places_of(level + 1));
         Items spare[2] = {local_items(), local_items()};
@@ -58,18 +58,17 @@ public:
             close(1);
         }
         // What is sorted goes to the other memory, at last to the target.
-        const auto finish_step = [&](std::int64_t group, const Index& i, const Index& place, const Item& item) {
+        const auto finish_step = [&](std::int64_t group, const Index& i, ValueId place, const Item& item) {
             const std::int64_t kept = plan_.kept > 0 ? std::min(plan_.kept, group) : group;
-            const ValueId is_kept =
-                kept < group ? b_.op(ScalarOp::lt, b_.index_value(place), number_of(kept)) : no_value;
+            const ValueId is_kept = kept < group ? b_.op(ScalarOp::lt, place, number(kept, DType::int32)) : no_value;
             if (group < runs.slots) {
-                const Index at = floor_div(i, Dim(group)) * Dim(kept) + place;
-                store_item(spare[1], at, item, is_kept);
+                store_item(spare[1], behind(floor_div(i, Dim(group)) * Dim(kept), place), item, is_kept);
             } else if (plan_.kept > 0) {
-                const Index at = row() * places_of(level + 1) + number * Dim(kept) + place;
-                store(target, place, at, item, is_kept);
+                const Index at = row() * places_of(level + 1) + behind(number_in_row * Dim(kept), place);
+                store(target, index_of(place), at, item, is_kept);
             } else {
-                store(target, first + place, row() * length + first + place, item);
+                const Index position = behind(first, place);
+                store(target, position, row() * length + position, item);
             }
             close(1);
             if (kept < group) {
@@ -107,8 +106,8 @@ public:
         const Target target = target_of(length_, together * run, (pass + 1) % 2, size);
         const Item item = item_at(runs.items, in_row(i), i);
         const Index group = i - mod(i, Dim(together * run));
-        const Index place = group + merged_place(runs, i, together, key_of(item.value));
-        store(target, place, in_row(place), item);
+        const Index position = behind(group, merged_place(runs, i, together, key_of(item.value)));
+        store(target, position, in_row(position), item);
         close(1);
         return finish(name);
     }
@@ -208,7 +207,10 @@ private:
         store_item(target.next, at, item, ops::both(b_, guard, elsewhere));
     }
 
-    // --- Places.
+    // --- Places, which are int32.
+
+    // So many elements behind a position of the row.
+    Index behind(const Index& position, ValueId place) { return index_of(b_.add(place_value(position), place)); }
 
     // Threads share the elements out.
     Index begin_elements(const Runs& runs) {
@@ -217,7 +219,7 @@ private:
     }
 
     // Of an element among those of its run, which is not sorted yet: all are compared with it.
-    Index counted_place(const Runs& runs, const Index& i, ValueId key) {
+    ValueId counted_place(const Runs& runs, const Index& i, ValueId key) {
         const Index in_run = mod(i, Dim(runs.run));
         const Index begin = i - in_run;
         const int count = b_.add_accumulator(Combiner::sum, DType::int32);
@@ -228,42 +230,47 @@ private:
         const ValueId is_earlier = b_.op(ScalarOp::lt, b_.index_value(j), b_.index_value(in_run));
         b_.accumulate(count, b_.cast(goes_before(other, key, is_earlier), DType::int32));
         close(1);
-        return index_of(b_.acc_read(count));
+        return b_.acc_read(count);
     }
 
     // Of an element among those of `together` runs: behind those of its own run that are before it, and those of the
     // other runs that are less, or equal in earlier runs.
-    Index merged_place(const Runs& runs, const Index& i, std::int64_t together, ValueId key) {
-        const Index group = i - mod(i, Dim(runs.run * together));
-        const Index own = floor_div(i - group, Dim(runs.run));
-        const Index in_run = mod(i, Dim(runs.run));
-        if (together == 2) return in_run + index_of(count_before(runs, group, 1 - own, own, key));
+    ValueId merged_place(const Runs& runs, const Index& i, std::int64_t together, ValueId key) {
+        const Index in_group = mod(i, Dim(runs.run * together));
+        const ValueId group = place_value(i - in_group);
+        const ValueId own = place_value(floor_div(in_group, Dim(runs.run)));
+        const ValueId in_run = place_value(mod(i, Dim(runs.run)));
+        if (together == 2) {
+            const ValueId other = b_.sub(number(1, DType::int32), own);
+            return b_.add(in_run, count_before(runs, group, other, own, key));
+        }
         const int count = b_.add_accumulator(Combiner::sum, DType::int32);
         b_.init_acc(count);
-        const ValueId other = b_.index_value(begin_loop("other", {"other", Dim(together - 1)}));
-        const ValueId skips = b_.op(ScalarOp::le, b_.index_value(own), other);
-        const Index searched = Index::value(b_.add(other, b_.cast(skips, DType::int64)));
-        b_.accumulate(count, count_before(runs, group, searched, own, key));
+        const ValueId other = place_value(begin_loop("other", {"other", Dim(together - 1)}));
+        const ValueId skips = b_.cast(b_.op(ScalarOp::le, own, other), DType::int32);
+        b_.accumulate(count, count_before(runs, group, b_.add(other, skips), own, key));
         close(1);
-        return in_run + index_of(b_.acc_read(count));
+        return b_.add(in_run, b_.acc_read(count));
     }
 
-    // How many elements of a run come before the key: the bits of that number are found from the highest on.
-    ValueId count_before(const Runs& runs, const Index& group, const Index& searched, const Index& own, ValueId key) {
-        const Index begin = group + searched * Dim(runs.run);
-        const ValueId left = b_.op(ScalarOp::max, b_.index_value(runs.valid - begin), number_of(0));
-        const ValueId length = b_.cast(b_.op(ScalarOp::min, left, number_of(runs.run)), DType::int32);
-        const ValueId is_earlier = b_.op(ScalarOp::lt, b_.index_value(searched), b_.index_value(own));
+    // How many elements of run `searched` come before the key, which is in run `own`: the bits of that number are found
+    // from the highest on.
+    ValueId count_before(const Runs& runs, ValueId group, ValueId searched, ValueId own, ValueId key) {
+        const ValueId run = number(runs.run, DType::int32);
+        const ValueId begin = b_.add(group, b_.mul(searched, run));
+        const ValueId left = b_.op(ScalarOp::max, b_.sub(place_value(runs.valid), begin), number(0, DType::int32));
+        const ValueId length = b_.op(ScalarOp::min, left, run);
+        const ValueId is_earlier = b_.op(ScalarOp::lt, searched, own);
+        const ValueId before_begin = b_.sub(begin, number(1, DType::int32));
         int bits = 1;
         while (std::int64_t{1} << (bits - 1) < runs.run) ++bits;
         const int found = b_.add_accumulator(Combiner::sum, DType::int32);
         b_.init_acc(found);
-        const ValueId bit = b_.cast(b_.index_value(begin_loop("bit", {"bit", Dim(bits)})), DType::int32);
-        const ValueId more = b_.op(ScalarOp::shr, number(runs.run, DType::int32), bit);
+        const ValueId more = b_.op(ScalarOp::shr, run, place_value(begin_loop("bit", {"bit", Dim(bits)})));
         const ValueId tried = b_.add(b_.acc_read(found), more);
         const ValueId exists = b_.op(ScalarOp::le, tried, length);
-        const Index last = begin + index_of(tried) - 1;
-        const ValueId other = key_of(b_.load(runs.items.values, runs.first + last, exists));
+        const Index last = runs.first + index_of(b_.add(before_begin, tried));
+        const ValueId other = key_of(b_.load(runs.items.values, last, exists));
         b_.accumulate(found, more, no_value, b_.op(ScalarOp::bit_and, exists, goes_before(other, key, is_earlier)));
         close(1);
         return b_.acc_read(found);
