@@ -8,7 +8,7 @@ endif()
 # metal_sim_core: the simulation's compiler of kernels and its scheduler, without the Objective-C++ device around them.
 if(TARGET topstitch_codegen AND TARGET metal_sim_core)
   topstitch_test(test_codegen_run
-    SOURCES test_codegen_run.cpp test_codegen_wide.cpp test_codegen_matrices.cpp test_codegen_device.cpp test_kernel_support.cpp
+    SOURCES test_codegen_run.cpp test_codegen_wide.cpp test_codegen_matrices.cpp test_codegen_prefix.cpp test_codegen_device.cpp test_kernel_support.cpp
     LINK topstitch_codegen topstitch_loopir topstitch_core metal_sim_core ${CMAKE_DL_LIBS})
   # Whole graphs, whose kernels are emitted and run.
   topstitch_test(test_codegen_products
