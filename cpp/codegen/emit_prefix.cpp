@@ -12,7 +12,7 @@ using loopir::Loop;
 namespace {
 
 // Neighbouring iterations of one thread: as many as make joining cheap beside them.
-constexpr int most_together = 4;
+constexpr int most_together = wide_count;
 // Products of floats: how large the part of a thread may be, or its inverse, so that it stays in range after what is
 // before.
 constexpr float most_in_part = 0x1p30F;
@@ -35,27 +35,47 @@ void Emitter::emit_prefix(const Loop& loop, const PrefixLoop& prefix) {
     const std::string last = local_name(name + "_last");
     const std::string index = index_type();
     const std::string below = narrow_ ? end : concat(index, "(", end, ")");
-    Chunk chunk{loop, prefix, local_name(name + "_chunk"), "", local_name(name + "_first"), ""};
+    Chunk chunk{loop, prefix, local_name(name + "_chunk"), "", local_name(name + "_first"), "", nullptr, ""};
+    if (together == wide_count) chunk.wide = plan_.wide(loop);
     chunk.end = concat("min(", chunk.begin, " + ", step, ", ", below, ")");
     chunk.own = concat("for (", index, " ", name, " = ", chunk.first, "; ", name, " < ", last, "; ++", name, ")");
     open(concat("for (", index, " ", chunk.begin, " = 0; ", chunk.begin, " < ", end, "; ", chunk.begin, " += ", step,
                 ")"));
     line(concat("const ", index, " ", chunk.first, " = ", chunk.begin, " + ", index, "(thread_index)",
                 together > 1 ? concat(" * ", together) : "", ";"));
-    line(concat("const ", index, " ", last, " = min(", chunk.first, " + ", together, ", ", below, ");"));
+    const bool whole = !loop.limit && !exact_div(loop.extent, Dim(step)).is_unknown();
+    if (chunk.wide == nullptr) {
+        line(concat("const ", index, " ", last, " = min(", chunk.first, " + ", together, ", ", below, ");"));
+    } else if (!whole) {
+        chunk.left = emit_left(chunk.first, end);
+    }
 
     const std::set<int> fresh = std::exchange(fresh_, {});
     for (std::size_t k = 0; k < prefix.steps.size(); ++k) emit_parts(chunk, k);
     for (const int accumulator : prefix.steps.back().accumulated) running_[accumulator] = of_acc(accumulator, "part");
-    open(chunk.own);
     declared_.emplace_back();
-    emit_statements(loop.body.front());
+    emit_own(chunk, nullptr, [&] { emit_statements(loop.body.front()); });
     declared_.pop_back();
-    close();
     running_.clear();
     fresh_ = fresh;
     for (const int accumulator : facts_.of(loop).accumulated) fresh_.erase(accumulator);
     close();
+}
+
+// The iterations of each thread: all of them, or what of them is needed to find `parts`.
+void Emitter::emit_own(const Chunk& chunk, const PrefixLoop::Step* parts, const std::function<void()>& each) {
+    if (chunk.wide == nullptr) {
+        open(chunk.own);
+        each();
+        return close();
+    }
+    WideAccesses accesses = *chunk.wide;
+    if (parts != nullptr) {
+        std::erase_if(accesses.loads, [&](loopir::ValueId load) { return !parts->values.contains(load); });
+        accesses.stores.clear();
+    }
+    const AxisGroup iterations(Axis{chunk.loop.var, chunk.loop.extent});
+    emit_four({accesses, iterations, chunk.first, chunk.left, true}, each);
 }
 
 // What the iterations of each thread come to, and then what they go on from.
@@ -75,14 +95,14 @@ void Emitter::emit_parts(const Chunk& chunk, std::size_t step) {
         running_[accumulator] = of_acc(accumulator, "now");
         declare(accumulator, start);
     }
-    open(chunk.own);
-    emit_part_statements(chunk, parts);
-    for (const int accumulator : chunk.prefix.checked) {
-        const std::string safe = of_acc(accumulator, "safe");
-        line(concat(safe, " = ", safe, " && ", helpers_.use({Helper::is_moderate, acc_type(accumulator)}), "(",
-                    acc_name(accumulator), ", ", dialect_.real(most_in_part), ");"));
-    }
-    close();
+    emit_own(chunk, &parts, [&] {
+        emit_part_statements(chunk, parts);
+        for (const int accumulator : chunk.prefix.checked) {
+            const std::string safe = of_acc(accumulator, "safe");
+            line(concat(safe, " = ", safe, " && ", helpers_.use({Helper::is_moderate, acc_type(accumulator)}), "(",
+                        acc_name(accumulator), ", ", dialect_.real(most_in_part), ");"));
+        }
+    });
     if (step > 0) close();
     running_.clear();
     for (const int accumulator : parts.found) {

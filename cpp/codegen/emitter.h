@@ -132,11 +132,14 @@ private:
     struct Chunk {
         const loopir::Loop& loop;
         const PrefixLoop& prefix;
-        std::string begin, end;  // of all threads
-        std::string first;       // of this thread's iterations
-        std::string own;         // the head of the loop over those
+        std::string begin, end;              // of all threads
+        std::string first;                   // of this thread's iterations
+        std::string own;                     // the head of the loop over those
+        const WideAccesses* wide = nullptr;  // they are four at once
+        std::string left;                    // of which there are so many; empty: all
     };
     void emit_prefix(const loopir::Loop& loop, const PrefixLoop& prefix);
+    void emit_own(const Chunk& chunk, const PrefixLoop::Step* parts, const std::function<void()>& each);
     void emit_parts(const Chunk& chunk, std::size_t step);
     void emit_part_statements(const Chunk& chunk, const PrefixLoop::Step& parts);
     void join_prefix(int accumulator, const std::string& carry, const std::string& safe = "");

@@ -172,7 +172,6 @@ const WideAccesses* GridPlan::wide(const Loop& loop) const {
 void GridPlan::choose_wide() {
     if (groups_) {
         for (const Loop* loop : spread_) {
-            if (prefixes_.contains(loop)) continue;
             if (nest(*loop).size() == 1) {
                 choose_wide(*loop);
             } else if (!matrices_.contains(loop)) {
@@ -188,11 +187,13 @@ void GridPlan::choose_wide() {
 }
 
 void GridPlan::choose_wide(const Loop& loop) {
-    const std::optional<PlainBody> body = plain_body(kernel_, loop);
+    const bool running = prefixes_.contains(&loop);
+    const std::optional<PlainBody> body = plain_body(kernel_, loop, running);
     if (!body) return;
     const AxisGroup iterations(Axis{loop.var, loop.extent});
     std::optional<WideAccesses> accesses = find_wide(kernel_, facts_, iterations, body->values, body->stores);
-    if (accesses) wide_[&loop] = *std::move(accesses);
+    // Iterations with running values are written twice.
+    if (accesses && !(running && !accesses->before.empty())) wide_[&loop] = *std::move(accesses);
 }
 
 // The four are neighbours in the innermost loop.
