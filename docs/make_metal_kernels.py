@@ -1,4 +1,4 @@
-"""Writes docs/metal_kernels.md: what topstitch makes of five graphs for Metal, as executable.source("msl") gives it.
+"""Writes docs/metal_kernels.md: what topstitch makes of seven graphs for Metal, as executable.source("msl") gives it.
 
 It needs a Metal device (on Linux that of a build with the simulation). `--check` writes nothing; it fails when the page
 differs from what would be written.
@@ -23,7 +23,7 @@ INTRODUCTION = """\
 
 <!-- Made by docs/make_metal_kernels.py. -->
 
-What `executable.source("msl")` shows of five graphs that were compiled with `device="metal"`, and the line of
+What `executable.source("msl")` shows of seven graphs that were compiled with `device="metal"`, and the line of
 `executable.report()` that tells how each kernel is scheduled. The functions in front of the kernels (`erf_float`,
 `exp_float`, `join_sum_float`, ...) are left out here; they are in the source, so that it stands for itself.
 [metal.md](metal.md) explains the kernels, and says what of them has been verified.
@@ -42,6 +42,18 @@ def softmax() -> Graph:
     graph = ts.Graph()
     scores = graph.placeholder((-1, 1000), name="scores")
     return [scores], ts.softmax(scores, axis=1, name="probabilities")
+
+
+def running_sum() -> Graph:
+    graph = ts.Graph()
+    x = graph.placeholder((-1, 1000), name="x")
+    return [x], ts.cumulative_sum(ts.square(x), axis=1, name="energy")
+
+
+def sorted_rows() -> Graph:
+    graph = ts.Graph()
+    x = graph.placeholder((-1, 32), name="x")
+    return [x], ts.argsort(x, axis=1, name="order")
 
 
 def linear_gelu() -> Graph:
@@ -86,7 +98,9 @@ def section(make: Callable[[], Graph]) -> str:
 
 
 def page() -> str:
-    return "\n".join([INTRODUCTION, *map(section, (gelu, softmax, linear_gelu, convolution, attention))])
+    return "\n".join(
+        [INTRODUCTION, *map(section, (gelu, softmax, running_sum, sorted_rows, linear_gelu, convolution, attention))]
+    )
 
 
 def main() -> int:

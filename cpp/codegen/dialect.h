@@ -78,6 +78,8 @@ public:
     virtual std::string barrier(bool buffers) const = 0;
     // The value of the lane whose number differs in the bit `distance`.
     virtual std::string exchanged(DType type, const std::string& value, const std::string& distance) const = 0;
+    // The value of the lane of number `from`.
+    virtual std::string value_of_lane(DType type, const std::string& value, const std::string& from) const = 0;
 
     // --- Four neighbours in memory at once; types that memory has, of at most 32 bits. Components are subscripted.
 

@@ -43,6 +43,8 @@ void Emitter::emit_spread(const Loop& loop) {
     in_spread_ = true;
     if (const MatrixNest* nest = plan_.matrices(loop)) {
         emit_matrices(*nest);
+    } else if (const PrefixLoop* prefix = plan_.prefix(loop)) {
+        emit_prefix(loop, *prefix);
     } else if (plan_.team(loop) > 1) {
         // Barriers inside are those of the team.
         const std::set<int> read = std::exchange(read_, {});

@@ -20,6 +20,11 @@ constexpr std::int64_t nowhere = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
+std::string Emitter::acc_name(int accumulator) const {
+    const auto running = running_.find(accumulator);
+    return running == running_.end() ? "a" + std::to_string(accumulator) : running->second;
+}
+
 DType Emitter::acc_type(int accumulator) const {
     const DType type = kernel_.accumulators[static_cast<std::size_t>(accumulator)].type;
     return plan_.is_paired(accumulator) ? DType::float32 : type;
@@ -50,15 +55,20 @@ void Emitter::emit(const loopir::InitAcc& init) {
         reset(accumulator);
     } else {
         declared_.back().insert(accumulator);
-        line(concat(type(acc_type(accumulator)), " ", acc_name(accumulator), " = ", identity(accumulator), ";"));
-        if (plan_.is_paired(accumulator)) {
-            line(concat(type(DType::float32), " ", second_name(accumulator), " = ", dialect_.real(0), ";"));
-        } else if (has_second(accumulator)) {
-            line(concat(type(DType::int64), " ", second_name(accumulator), " = ",
-                        dialect_.integer(nowhere, DType::int64), ";"));
-        }
+        declare(accumulator);
     }
     fresh_.insert(accumulator);
+}
+
+// The variables of an accumulator: those called `start`, or such as have accumulated nothing.
+void Emitter::declare(int accumulator, const std::string& start) {
+    const std::string first = start.empty() ? identity(accumulator) : start;
+    line(concat(type(acc_type(accumulator)), " ", acc_name(accumulator), " = ", first, ";"));
+    if (!has_second(accumulator)) return;
+    const bool paired = plan_.is_paired(accumulator);
+    const std::string nothing = paired ? dialect_.real(0) : dialect_.integer(nowhere, DType::int64);
+    const std::string second = start.empty() ? nothing : start + (paired ? "_low" : "_at");
+    line(concat(type(paired ? DType::float32 : DType::int64), " ", second_name(accumulator), " = ", second, ";"));
 }
 
 // Nothing has been accumulated.
@@ -145,7 +155,7 @@ void Emitter::begin_parts(const loopir::Loop& loop) {
 }
 
 void Emitter::join_parts(const loopir::Loop& loop) {
-    const bool several = plan_.group_threads() > dialect_.limits().simd_width;
+    const bool several = is_joined_in_memory();
     for (const int accumulator : plan_.joined_after(loop)) {
         in_parts_.erase(accumulator);
         const DType type = acc_type(accumulator);

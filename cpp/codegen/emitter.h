@@ -17,6 +17,7 @@
 #include "codegen/names.h"
 #include "codegen/product_plan.h"
 #include "codegen/scalar_emitter.h"
+#include "topstitch/error.h"
 
 namespace topstitch::codegen {
 
@@ -126,6 +127,26 @@ private:
     // --- emit_matrices.cpp
     void emit_matrices(const MatrixNest& nest);
 
+    // --- emit_prefix.cpp
+    // The chunk of a loop that all threads do at once.
+    struct Chunk {
+        const loopir::Loop& loop;
+        const PrefixLoop& prefix;
+        std::string begin, end;              // of all threads
+        std::string first;                   // of this thread's iterations
+        std::string own;                     // the head of the loop over those
+        const WideAccesses* wide = nullptr;  // they are four at once
+        std::string left;                    // of which there are so many; empty: all
+    };
+    void emit_prefix(const loopir::Loop& loop, const PrefixLoop& prefix);
+    void emit_own(const Chunk& chunk, const PrefixLoop::Step* parts, const std::function<void()>& each);
+    void emit_parts(const Chunk& chunk, std::size_t step);
+    void emit_part_statements(const Chunk& chunk, const PrefixLoop::Step& parts);
+    void join_prefix(int accumulator, const std::string& carry, const std::string& safe = "");
+    void join_checked(const Chunk& chunk, int accumulator);
+    static std::string of_acc(int accumulator, const char* what) { return concat("a", accumulator, "_", what); }
+    bool is_joined_in_memory() const { return plan_.group_threads() > dialect_.limits().simd_width; }
+
     // --- emit_product.cpp
     void emit_product();
     void emit_tile();
@@ -161,12 +182,13 @@ private:
     void emit_step(const loopir::Accumulate& accumulate);
     void find_fused(const loopir::Block& block);
     std::string acc_read(const loopir::Instr& read);
+    void declare(int accumulator, const std::string& start = "");
     void reset(int accumulator);
     void begin_parts(const loopir::Loop& loop);
     void join_parts(const loopir::Loop& loop);
     std::string identity(int accumulator) const;
     DType acc_type(int accumulator) const;
-    std::string acc_name(int accumulator) const { return "a" + std::to_string(accumulator); }
+    std::string acc_name(int accumulator) const;
     std::string second_name(int accumulator) const;  // the position, or the low part of a pair
     bool has_second(int accumulator) const;
 
@@ -207,6 +229,7 @@ private:
     int team_ = 1;                         // lanes that run what is written now alike, in a row of a team
     std::set<int> fresh_;                  // accumulators that hold nothing yet, in every thread
     std::vector<std::set<int>> declared_;  // accumulators, by open block
+    std::map<int, std::string> running_;   // what accumulators are called in the iterations of one thread
     std::set<int> in_parts_;               // accumulators of which each thread has a part now
     std::set<DType> joined_types_;         // of values that simdgroups exchange through memory
     bool joins_positions_ = false;

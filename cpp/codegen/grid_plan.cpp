@@ -24,9 +24,9 @@ namespace {
 
 // Shorter rows are walked by one thread.
 constexpr std::int64_t min_group_row = 16;
-// The longest rows that one simdgroup, and that half the largest group, walks.
+// The longest rows that one simdgroup walks, and the shortest that take the largest group: half of it walks others.
 constexpr std::int64_t simd_row = 256;
-constexpr std::int64_t half_group_row = 1024;
+constexpr std::int64_t whole_group_row = 1024;
 // Fewer iterations occupy a machine better one by one than four by four; and shorter rows are mostly ends.
 constexpr std::int64_t min_wide_grid = 4096;
 constexpr std::int64_t min_wide_row = 16;
@@ -34,6 +34,8 @@ constexpr std::int64_t min_wide_row = 16;
 constexpr std::int64_t short_nest = 1024;
 // So many single threads occupy a machine.
 constexpr std::int64_t enough_threads = 8192;
+// Columns side by side have a thread each, which reads what its neighbours read; fewer have a group each.
+constexpr std::int64_t few_threads = 256;
 
 // How many iterations the loops have together, if that is known.
 std::optional<std::int64_t> iterations(const LoopStack& nest) {
@@ -85,19 +87,21 @@ const std::vector<int>& GridPlan::joined_after(const Loop& loop) const {
 
 void GridPlan::choose_grid() {
     grid_ = facts_.outer();
-    if (std::any_of(grid_.begin(), grid_.end(), [](const Loop* loop) { return loop->vector; })) return;
+    const bool in_lanes = std::any_of(grid_.begin(), grid_.end(), [](const Loop* loop) { return loop->vector; });
+    if (in_lanes && iterations(grid_).value_or(few_threads) >= few_threads) return;
     choose_spread(grid_.empty() ? kernel_.body : grid_.back()->body.front());
     groups_ = worth_a_group();
     if (!groups_) {
         spread_.clear();
         nests_.clear();
         matrices_.clear();
+        prefixes_.clear();
         return;
     }
     std::int64_t longest = 0;
-    for (const Loop* loop : spread_) longest = std::max(longest, iterations(nest(*loop)).value_or(half_group_row));
+    for (const Loop* loop : spread_) longest = std::max(longest, iterations(nest(*loop)).value_or(whole_group_row - 1));
     group_threads_ = longest <= simd_row         ? limits_.simd_width
-                     : longest <= half_group_row ? limits_.group_threads / 2
+                     : longest < whole_group_row ? limits_.group_threads / 2
                                                  : limits_.group_threads;
     choose_teams();
 }
@@ -110,6 +114,11 @@ void GridPlan::choose_spread(const Block& block) {
             spread_.insert(loop);
             nests_[loop] = {product->rows, product->columns};
             matrices_[loop] = *product;
+            continue;
+        }
+        if (auto prefix = find_prefix_loop(kernel_, facts_, *loop, limits_.float64)) {
+            spread_.insert(loop);
+            prefixes_[loop] = *std::move(prefix);
             continue;
         }
         const LoopStack nest = whole_nest(*loop);
@@ -150,6 +159,11 @@ const MatrixNest* GridPlan::matrices(const Loop& loop) const {
     return found == matrices_.end() ? nullptr : &found->second;
 }
 
+const PrefixLoop* GridPlan::prefix(const Loop& loop) const {
+    const auto found = prefixes_.find(&loop);
+    return found == prefixes_.end() ? nullptr : &found->second;
+}
+
 const WideAccesses* GridPlan::wide(const Loop& loop) const {
     const auto found = wide_.find(&loop);
     return found == wide_.end() ? nullptr : &found->second;
@@ -173,11 +187,13 @@ void GridPlan::choose_wide() {
 }
 
 void GridPlan::choose_wide(const Loop& loop) {
-    const std::optional<PlainBody> body = plain_body(kernel_, loop);
+    const bool running = prefixes_.contains(&loop);
+    const std::optional<PlainBody> body = plain_body(kernel_, loop, running);
     if (!body) return;
     const AxisGroup iterations(Axis{loop.var, loop.extent});
     std::optional<WideAccesses> accesses = find_wide(kernel_, facts_, iterations, body->values, body->stores);
-    if (accesses) wide_[&loop] = *std::move(accesses);
+    // Iterations with running values are written twice.
+    if (accesses && !(running && !accesses->before.empty())) wide_[&loop] = *std::move(accesses);
 }
 
 // The four are neighbours in the innermost loop.
@@ -299,6 +315,13 @@ const Loop* GridPlan::spread_loop(const LoopStack& loops, std::size_t from) cons
     return nullptr;
 }
 
+// Whether threads add to parts of their own: in a spread loop, unless the accumulator runs there.
+bool GridPlan::has_parts(int accumulator, const LoopStack& loops, std::size_t from) const {
+    const Loop* spread = spread_loop(loops, from);
+    const PrefixLoop* prefix = spread == nullptr ? nullptr : this->prefix(*spread);
+    return spread != nullptr && (prefix == nullptr || !prefix->runs(accumulator));
+}
+
 void GridPlan::find_parts() {
     // Accumulators to which spread loops add. Then those to which the parts of the former are added: a sum in blocks
     // need not be joined after each block.
@@ -313,7 +336,7 @@ void GridPlan::find_parts() {
             if (spread_loop(sites.inits.front(), 0) != nullptr) continue;  // each thread has its own
             std::set<const Loop*> around;
             for (const Site& site : sites.sites) {
-                const bool spread = spread_loop(site.loops, depth) != nullptr;
+                const bool spread = has_parts(accumulator, site.loops, depth);
                 if (!spread && !part_values.contains(site.accumulate->value)) continue;
                 parts_.insert(site.accumulate);
                 around.insert(site.loops[depth]);

@@ -11,6 +11,7 @@
 #include "codegen/dialect.h"
 #include "codegen/loop_facts.h"
 #include "codegen/matrix_nest.h"
+#include "codegen/prefix_loop.h"
 #include "codegen/wide.h"
 
 namespace topstitch::codegen {
@@ -18,7 +19,8 @@ namespace topstitch::codegen {
 // One thread for each iteration of the outermost loops, which does everything inside. Or a group of threads for each:
 // then all threads of the group do the same, except that `spread` loops share out their iterations, and what those
 // accumulate is joined afterwards. A spread loop over fewer rows than there are threads gives each row to a team of
-// neighbouring lanes, which share out the loops inside. A product in the group's memory goes to simdgroups instead.
+// neighbouring lanes, which share out the loops inside. A product in the group's memory goes to simdgroups instead, and
+// of a loop with running values each thread takes neighbouring iterations.
 class GridPlan {
 public:
     enum class Role : std::uint8_t { grid, spread, nested, serial };
@@ -37,6 +39,8 @@ public:
     // The product of matrices that a spread loop is; null when it is none.
     const MatrixNest* matrices(const loopir::Loop& loop) const;
     bool has_matrices() const { return !matrices_.empty(); }
+    // How the running values of a spread loop are found; null when it has none.
+    const PrefixLoop* prefix(const loopir::Loop& loop) const;
     // So many lanes have each iteration of a spread loop, and share out the loops in it; 1: each thread has its own.
     int team(const loopir::Loop& loop) const;
     Space space(int buffer) const { return spaces_.at(buffer); }
@@ -85,6 +89,7 @@ private:
     void find_parts();
     bool can_leave_in_parts(int accumulator, const std::vector<int>& uses, std::set<loopir::ValueId>& parts) const;
     const loopir::Loop* spread_loop(const LoopStack& loops, std::size_t from) const;
+    bool has_parts(int accumulator, const LoopStack& loops, std::size_t from) const;
     const loopir::Instr& instr(loopir::ValueId id) const { return kernel_.instrs[static_cast<std::size_t>(id)]; }
     void refuse(const std::string& reason) {
         if (refusal_.empty()) refusal_ = reason;
@@ -99,6 +104,7 @@ private:
     std::set<const loopir::Loop*> spread_;
     std::map<const loopir::Loop*, LoopStack> nests_;
     std::map<const loopir::Loop*, MatrixNest> matrices_;
+    std::map<const loopir::Loop*, PrefixLoop> prefixes_;
     std::map<const loopir::Loop*, int> teams_;
     std::map<const loopir::Loop*, WideAccesses> wide_;
     std::map<int, Space> spaces_;

@@ -45,6 +45,10 @@ const char* base_name(Helper helper) {
             return "sum_of_pair";
         case Helper::join:
             return "join";
+        case Helper::is_moderate:
+            return "is_moderate";
+        case Helper::prefix:
+            return "prefix";
         case Helper::load_four:
             return "load_four";
         case Helper::store_four:
@@ -56,7 +60,8 @@ const char* base_name(Helper helper) {
 }
 
 bool names_combiner(Helper helper) {
-    return helper == Helper::replaces || helper == Helper::improve || helper == Helper::join;
+    return helper == Helper::replaces || helper == Helper::improve || helper == Helper::join ||
+           helper == Helper::prefix;
 }
 
 // Two numbers of which neither is NaN: the lesser, or the greater, and of zeros the one of the right sign.
@@ -213,6 +218,12 @@ std::string Helpers::definition(const HelperKey& key) {
             return signature(name, key, "float high, float low") + "    return low == low ? high + low : high;\n}\n";
         case Helper::join:
             return join(key);
+        case Helper::is_moderate:
+            return signature("bool", key, concat(name, " x, ", name, " most")) +
+                   concat("    const ", name, " magnitude = ", dialect_.call(BuiltIn::abs), "(x);\n") +
+                   "    return magnitude <= most && magnitude >= 1 / most;\n}\n";
+        case Helper::prefix:
+            return prefix(key);
         case Helper::load_four: {
             const std::string four = dialect_.wide_type(type);
             return signature(four, key, concat(dialect_.buffer_pointer(name, false), " from, int left")) +
@@ -259,57 +270,6 @@ std::string Helpers::remainder_of_floats() const {
            "    for (; x < 0x800000u; x <<= 1) --x_exponent;\n"
            "    x = x_exponent > 0 ? (x & 0x7fffffu) | (uint(x_exponent) << 23) : x >> (1 - x_exponent);\n" +
            concat("    return ", dialect_.bits_as("float", "x | sign"), ";\n}\n");
-}
-
-std::string Helpers::join(const HelperKey& key) {
-    const bool arg = loopir::is_arg_reduction(key.combiner);
-    const bool two = arg || key.paired;
-    const bool several = simdgroups_ > 1;
-    const std::string type = dialect_.type(key.type);
-    const std::string second_type = key.paired ? type : dialect_.type(DType::int64);
-    const std::string second = key.paired ? "low" : "position";
-    const std::string unsigned_type = dialect_.type(DType::uint32);
-
-    std::string parameters =
-        two ? concat(dialect_.reference(type), " value, ", dialect_.reference(second_type), " ", second)
-            : concat(type, " value");
-    if (several) {
-        parameters += concat(", ", dialect_.group_pointer(type), " shared");
-        if (two) parameters += concat(", ", dialect_.group_pointer(second_type), " shared_", second);
-        parameters += concat(", ", unsigned_type, " lane, ", unsigned_type, " simdgroup");
-    }
-    // One step: what `other` and `other_second` stand for is combined into value and second.
-    const auto step = [&](const std::string& margin, const std::string& other, const std::string& other_second) {
-        if (key.paired) {
-            return concat(margin, "low += ", other_second, ";\n", margin, use({Helper::add_to_pair}), "(value, low, ",
-                          other, ");\n");
-        }
-        if (arg) {
-            return concat(margin, use({Helper::improve, key.type, key.combiner}), "(value, position, ", other, ", ",
-                          other_second, ");\n");
-        }
-        return concat(margin, "value = ", combined(key.combiner, key.type, "value", other), ";\n");
-    };
-
-    std::string text = signature(two ? "void" : type, key, parameters);
-    text +=
-        concat("    for (ushort distance = ", dialect_.limits().simd_width / 2, "; distance > 0; distance /= 2) {\n");
-    text += concat("        const ", type, " other = ", dialect_.exchanged(key.type, "value", "distance"), ";\n");
-    if (two) {
-        text += concat("        const ", second_type, " other_", second, " = ",
-                       dialect_.exchanged(key.paired ? key.type : DType::int64, second, "distance"), ";\n");
-    }
-    text += step("        ", "other", "other_" + second) + "    }\n";
-    if (several) {
-        text += concat("    ", dialect_.barrier(false), "\n    if (lane == 0) {\n        shared[simdgroup] = value;\n");
-        if (two) text += concat("        shared_", second, "[simdgroup] = ", second, ";\n");
-        text += concat("    }\n    ", dialect_.barrier(false), "\n    value = shared[0];\n");
-        if (two) text += concat("    ", second, " = shared_", second, "[0];\n");
-        text += concat("    for (", unsigned_type, " part = 1; part < ", simdgroups_, "; ++part) {\n");
-        text += step("        ", "shared[part]", concat("shared_", second, "[part]")) + "    }\n";
-    }
-    if (!two) text += "    return value;\n";
-    return text + "}\n";
 }
 
 }  // namespace topstitch::codegen

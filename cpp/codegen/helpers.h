@@ -28,8 +28,10 @@ enum class Helper : std::uint8_t {
     improve,      // one step of argmin, argmax
     add_to_pair,  // one step of a sum in two float32 numbers
     sum_of_pair,
-    join,       // the parts of all threads of a group
-    load_four,  // from a buffer: as many of four neighbours as there are, else 0
+    join,         // the parts of all threads of a group
+    is_moderate,  // floats: the magnitude is at most `most`, and not below 1 / most
+    prefix,       // the parts of all threads before each
+    load_four,    // from a buffer: as many of four neighbours as there are, else 0
     store_four,
     math,  // a function that the language has not, or only approximately
 };
@@ -37,7 +39,7 @@ enum class Helper : std::uint8_t {
 struct HelperKey {
     Helper helper;
     DType type = DType::float32;
-    loopir::Combiner combiner = loopir::Combiner::sum;  // of replaces, improve and join
+    loopir::Combiner combiner = loopir::Combiner::sum;  // of replaces, improve, join and prefix
     bool paired = false;                                // join
     loopir::ScalarOp op = loopir::ScalarOp::constant;   // math
     auto operator<=>(const HelperKey&) const = default;
@@ -59,6 +61,7 @@ private:
     std::string definition(const HelperKey& key);
     std::string remainder_of_floats() const;
     std::string join(const HelperKey& key);
+    std::string prefix(const HelperKey& key);
     std::string math_function(const HelperKey& key);
     std::string signature(const std::string& result, const HelperKey& key, const std::string& parameters) const;
 

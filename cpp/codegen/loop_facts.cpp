@@ -166,19 +166,21 @@ bool LoopFacts::is_touched_outside(const Loop& loop, int buffer) const {
     return root_.accesses(kernel_, buffer) != of(loop).accesses(kernel_, buffer);
 }
 
-bool LoopFacts::is_independent(const Loop& loop) const {
+bool LoopFacts::has_separate_iterations(const Loop& loop) const {
     for (std::size_t b = 0; b < kernel_.buffers.size(); ++b) {
         const int buffer = static_cast<int>(b);
         if (is_private(loop, buffer) && is_touched_outside(loop, buffer)) return false;
     }
-    // Each iteration goes on from what the one before it came to.
+    return loop.parallel || loop.vector || proves_independence(loop);
+}
+
+bool LoopFacts::is_independent(const Loop& loop) const {
     const std::vector<int> sums = carried(loop);
     const bool runs = std::any_of(of(loop).values.begin(), of(loop).values.end(), [&](ValueId value) {
         const Instr& instr = kernel_.instrs[static_cast<std::size_t>(value)];
         return instr.op == ScalarOp::acc_read && contains(sums, int{instr.slot});
     });
-    if (runs) return false;
-    return loop.parallel || loop.vector || proves_independence(loop);
+    return !runs && has_separate_iterations(loop);
 }
 
 bool LoopFacts::proves_independence(const Loop& loop) const {

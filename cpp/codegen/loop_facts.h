@@ -45,8 +45,11 @@ public:
     // Each iteration has an element of `buffer`, a local, at the same index: concurrent ones need one each.
     bool is_private(const loopir::Loop& loop, int buffer) const;
     bool is_touched_outside(const loopir::Loop& loop, int buffer) const;
-    // Iterations may run in any order, and at once, save for what they accumulate: because the schedule says so, or
-    // because each writes to places of its own that no other reads.
+    // Iterations touch no memory of each other: because the schedule says so, or because each writes to places of its
+    // own that no other reads.
+    bool has_separate_iterations(const loopir::Loop& loop) const;
+    // Then they may run in any order, and at once, save for what they accumulate: unless each goes on from what the one
+    // before it came to.
     bool is_independent(const loopir::Loop& loop) const;
 
 private:

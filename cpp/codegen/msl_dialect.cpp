@@ -108,6 +108,7 @@ constexpr std::array reserved = std::to_array<std::string_view>({
     "short",
     "short4",
     "signed",
+    "simd_shuffle",
     "simd_shuffle_xor",
     "simdgroup",
     "simdgroup_barrier",
@@ -320,13 +321,10 @@ public:
                       "mem_flags::mem_threadgroup);");
     }
     std::string exchanged(DType type, const std::string& value, const std::string& distance) const override {
-        const auto call = [&](const std::string& operand) {
-            return concat("simd_shuffle_xor(", operand, ", ", distance, ")");
-        };
-        // Numbers of 64 bits are exchanged as pairs, and those below 32 bits and bool as int.
-        if (size_of(type) == 8) return bits_as(this->type(type), call(bits_as("uint2", value)));
-        if (size_of(type) < 4) return concat(this->type(type), "(", call(concat("int(", value, ")")), ")");
-        return call(value);
+        return shuffled("simd_shuffle_xor", type, value, distance);
+    }
+    std::string value_of_lane(DType type, const std::string& value, const std::string& from) const override {
+        return shuffled("simd_shuffle", type, value, concat("ushort(", from, ")"));
     }
 
     std::string wide_type(DType type) const override { return memory_type(type) + "4"; }
@@ -361,6 +359,17 @@ public:
     std::string unroll() const override { return "#pragma unroll"; }
 
 private:
+    std::string shuffled(const char* function, DType type, const std::string& value,
+                         const std::string& argument) const {
+        const auto call = [&](const std::string& operand) {
+            return concat(function, "(", operand, ", ", argument, ")");
+        };
+        // Numbers of 64 bits are exchanged as pairs, and those below 32 bits and bool as int.
+        if (size_of(type) == 8) return bits_as(this->type(type), call(bits_as("uint2", value)));
+        if (size_of(type) < 4) return concat(this->type(type), "(", call(concat("int(", value, ")")), ")");
+        return call(value);
+    }
+
     Limits limits_;
 };
 

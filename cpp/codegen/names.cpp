@@ -2,6 +2,9 @@
 // Letters and digits are kept, everything else becomes an underscore.
 #include "codegen/names.h"
 
+#include <algorithm>
+#include <array>
+
 #include "topstitch/error.h"
 
 namespace topstitch::codegen {
@@ -16,6 +19,8 @@ bool is_digit(char c) {
 }
 
 constexpr std::size_t longest = 48;
+constexpr std::array belongings =
+    std::to_array<std::string_view>({"_at", "_low", "_next", "_now", "_part", "_safe"});  // of accumulators
 
 }  // namespace
 
@@ -26,10 +31,13 @@ Names::Names(const Dialect& dialect) : dialect_(dialect) {
     }
 }
 
-// Values are called v12 and accumulators a12; helper functions and shared memory end in what they are for.
+// Values are called v12 and accumulators a12, what belongs to those a12_part or the like; helper functions and shared
+// memory end in what they are for.
 bool Names::is_ours(std::string_view word) const {
-    const bool numbered = word.size() > 1 && (word[0] == 'v' || word[0] == 'a') &&
-                          word.find_first_not_of("0123456789", 1) == std::string_view::npos;
+    const std::size_t end = std::min(word.find_first_not_of("0123456789", 1), word.size());
+    const std::string_view rest = word.substr(end);
+    const bool numbered = end > 1 && (word[0] == 'v' || word[0] == 'a') &&
+                          (rest.empty() || std::find(belongings.begin(), belongings.end(), rest) != belongings.end());
     if (numbered || word == "shared_position" || word == "shared_low") return true;
     const std::size_t last = word.rfind('_');
     if (last == std::string_view::npos) return false;

@@ -93,7 +93,7 @@ std::optional<WideAccesses> find_wide(const Kernel& kernel, const LoopFacts& fac
     return WideFinder(kernel, facts, iterations).run(values, stores);
 }
 
-std::optional<PlainBody> plain_body(const Kernel& kernel, const loopir::Loop& loop) {
+std::optional<PlainBody> plain_body(const Kernel& kernel, const loopir::Loop& loop, bool running) {
     PlainBody body;
     std::set<int> stored;
     for (const loopir::Stmt& stmt : loop.body.front().stmts) {
@@ -101,7 +101,7 @@ std::optional<PlainBody> plain_body(const Kernel& kernel, const loopir::Loop& lo
             const Instr& i = kernel.instrs[static_cast<std::size_t>(let->value)];
             // Loads come before all stores then.
             if (i.op == ScalarOp::load && stored.contains(i.slot)) return std::nullopt;
-            if (i.op == ScalarOp::acc_read) return std::nullopt;
+            if (i.op == ScalarOp::acc_read && !running) return std::nullopt;
             body.values.push_back(let->value);
         } else if (const auto* store = std::get_if<Store>(&stmt)) {
             if (!stored.insert(store->buffer).second) return std::nullopt;

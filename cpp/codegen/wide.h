@@ -27,12 +27,13 @@ std::optional<WideAccesses> find_wide(const loopir::Kernel& kernel, const LoopFa
                                       std::span<const loopir::ValueId> values,
                                       std::span<const loopir::Store* const> stores);
 
-// The values and stores of a loop that has nothing else in it but sums; nothing when there is more.
+// The values and stores of a loop that has nothing else in it but sums; nothing when there is more. `running`: sums may
+// be read in it.
 struct PlainBody {
     std::vector<loopir::ValueId> values;
     std::vector<const loopir::Store*> stores;
     bool accumulates = false;
 };
-std::optional<PlainBody> plain_body(const loopir::Kernel& kernel, const loopir::Loop& loop);
+std::optional<PlainBody> plain_body(const loopir::Kernel& kernel, const loopir::Loop& loop, bool running = false);
 
 }  // namespace topstitch::codegen

@@ -128,8 +128,8 @@ OpDef cumulative_product() {
         "cumulative_product",
         "The product of all elements up to and including each one along an axis: y[i] = x[0] * ... * x[i]. The dtype "
         "stays: integers wrap around in it; bools count as the int64 numbers 0 and 1, as in NumPy and PyTorch. float16 "
-        "and bfloat16 are accumulated in float32. Floats are multiplied in order, so that nothing overflows which "
-        "would not by hand. From a NaN on all results are NaN. The gradient is exact where elements are 0; a second "
+        "and bfloat16 are accumulated in float32. Of floats, what overflows is what does when they are multiplied "
+        "one after the other. From a NaN on all results are NaN. The gradient is exact where elements are 0; a second "
         "derivative is where a row has no more than one of them." +
             common_doc + "1.",
         [](const OpView&) { return Combiner::product; });

@@ -208,7 +208,7 @@ int KernelWriter::scratch_buffer(const std::string& name, int number, DType type
     param.role = writing ? BufferParam::Role::output : BufferParam::Role::input;
     KernelArgument argument;
     argument.scratch = number;
-    if (writing) result_.scratch.push_back({type, size});
+    if (writing && number == static_cast<int>(result_.scratch.size())) result_.scratch.push_back({type, size});
     return add_buffer(param, argument);
 }
 

@@ -68,7 +68,7 @@ protected:
     static DType stored_dtype(DType dtype) { return is_complex(dtype) ? DType::float32 : dtype; }
     int buffer(TensorRef ref, bool writing);
     int add_buffer(const loopir::BufferParam& param, KernelArgument argument);
-    // Scratch memory of the region, shared by its kernels: number `number`.
+    // Scratch memory of the region, shared by its kernels: number `number`. Who first writes it makes it.
     int scratch_buffer(const std::string& name, int number, DType type, const Dim& size, bool writing);
     Index output_offset(OpId op) { return memory_offset(program_, {op, 0}, home(op)); }
     // All values are computed before the first store: an output may replace a variable in place, and nothing may

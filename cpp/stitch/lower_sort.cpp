@@ -259,10 +259,6 @@ private:
         b_.store(counters, counter, b_.add(place, number(1, DType::int32)));
         return index_of(place);
     }
-    void store_item(const Items& to, const Index& at, const Item& item) {
-        b_.store(to.values, at, item.value);
-        if (to.places >= 0) b_.store(to.places, at, item.place);
-    }
 
     // --- Chunks.
 
@@ -307,6 +303,8 @@ void lower_sort(const Program& program, const Partition& partition, const Region
             result.kernels.push_back(
                 SelectionKernel(program, partition, region, schedule, in_place, result).write(name));
             return;
+        case SortPlan::Method::merges:
+            return lower_merge_sort(program, partition, region, schedule, in_place, name, result);
         case SortPlan::Method::digits:
             break;
     }

@@ -28,7 +28,7 @@ struct Machine {
     bool minimal_filters = true;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
     std::int64_t row_bytes = std::numeric_limits<std::int64_t>::max();
-    // Memory that a group of threads shares, in which the back end multiplies matrices; 0: there are no such groups.
+    // Memory that a group of threads shares, in which it multiplies matrices and sorts; 0: there are no such groups.
     std::int64_t group_bytes = 0;
 };
 
@@ -166,11 +166,14 @@ struct SortPlan {
         ranks,      // by counting those before it
         digits,     // in passes, each by a digit of its key
         selection,  // among the best so far, which are all that is asked for
+        merges,     // in blocks in the memory of a group of threads, and then by merging runs
     };
     Method method = Method::ranks;
     int digit_bits = 8;
     int digits = 1;
-    int chunks = 1;  // of a row, walked side by side
+    int chunks = 1;          // of a row, walked side by side
+    std::int64_t block = 1;  // merges: elements that a group sorts, a power of 2
+    std::int64_t kept = 0;   // merges: of each block, if only the first few of the row are asked for; a power of 2
 };
 
 struct Schedule {

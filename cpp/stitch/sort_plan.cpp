@@ -1,6 +1,7 @@
 // Chooses how the rows of a sort are put in order: by counting, by digits, or by keeping the best.
 // See SortPlan in schedule.h.
 #include <algorithm>
+#include <bit>
 
 #include "stitch/schedule.h"
 
@@ -16,6 +17,27 @@ constexpr std::int64_t worth_chunks = 1 << 16;   // elements of a row, to be sha
 constexpr int narrow_digit = 8;
 constexpr int wide_digit = 11;
 constexpr int chunks_for_each_thread = 2;
+// For machines with groups of threads.
+constexpr std::int64_t largest_block = 1024;
+constexpr std::int64_t smallest_block = 256;  // of rows of any length
+
+std::int64_t power_above(std::int64_t number) {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(number, 1))));
+}
+
+// Two copies of a block, with positions, are in the memory of the group.
+SortPlan choose_merges(const TensorType& type, const Dim& length, const Dim& count, std::int64_t elements,
+                       std::int64_t group_bytes) {
+    SortPlan plan;
+    plan.method = SortPlan::Method::merges;
+    const std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype) + sizeof(std::int32_t));
+    const std::int64_t room = power_above(group_bytes / (2 * bytes) + 1) / 2;
+    const std::int64_t wanted = power_above(length.is_known() ? length.value() : std::max(elements, smallest_block));
+    plan.block = std::min({wanted, room, largest_block});
+    const bool few = count.is_known() && !(count == length) && count.value() <= most_selected;
+    if (few && elements >= selection_ratio * count.value()) plan.kept = power_above(count.value());
+    return plan;
+}
 
 }  // namespace
 
@@ -26,9 +48,10 @@ SortPlan choose_sort(const Program& program, OpId op, const StitchOptions& optio
     const TensorType& type = view.inputs[0];
     const Dim& length = type.shape[axis];
     const Dim& count = node.outputs[0].shape[axis];
+    const std::int64_t elements = options.estimate(length);
+    if (machine.group_bytes > 0) return choose_merges(type, length, count, elements, machine.group_bytes);
     SortPlan plan;
     if (length.is_known() && length.value() <= longest_ranked) return plan;
-    const std::int64_t elements = options.estimate(length);
     if (count.is_known() && count.value() <= most_selected && elements >= selection_ratio * count.value()) {
         plan.method = SortPlan::Method::selection;
         return plan;
@@ -49,6 +72,12 @@ std::string str(const SortPlan& plan) {
             return "parallel row: the rank of each element is counted";
         case SortPlan::Method::selection:
             return "parallel row: the best are kept in order";
+        case SortPlan::Method::merges: {
+            const std::string blocks =
+                concat("parallel block(", plan.block, ") of each row, in the memory of a group: ");
+            if (plan.kept > 0) return concat(blocks, "its first ", plan.kept, " are kept, and sorted again");
+            return concat(blocks, "each element searches the other runs for its place");
+        }
         case SortPlan::Method::digits:
             break;
     }

@@ -3,6 +3,7 @@
 #include "stitch/sort_writer.h"
 
 #include "core/element_bits.h"
+#include "ops/indexing_rules.h"
 
 namespace topstitch::stitch {
 
@@ -34,7 +35,8 @@ Dim SortWriter::rows() const {
 
 Dim SortWriter::work() const {
     constexpr std::int64_t cost_of_pass = 8;
-    const std::int64_t passes = plan_.method == SortPlan::Method::digits ? plan_.digits + 1 : 2;
+    std::int64_t passes = plan_.method == SortPlan::Method::digits ? plan_.digits + 1 : 2;
+    for (std::int64_t run = 1; plan_.method == SortPlan::Method::merges && run < plan_.block; run *= 2) ++passes;
     const double cost = static_cast<double>(passes * cost_of_pass) + cost_of(partition_, region_);
     return in_shape_.num_elements() * Dim(static_cast<std::int64_t>(cost));
 }
@@ -112,9 +114,17 @@ SortWriter::Item SortWriter::item_at(const Items& items, const Index& at, const 
     return item;
 }
 
-void SortWriter::store_result(const Index& position, const Item& item) {
-    ValueId wanted = no_value;
-    if (!(count_ == length_)) wanted = b_.op(ScalarOp::lt, b_.index_value(position), b_.index_value(Index(count_)));
+void SortWriter::store_item(const Items& to, const Index& at, const Item& item, ValueId guard) {
+    b_.store(to.values, at, item.value, guard);
+    if (to.places >= 0) b_.store(to.places, at, item.place, guard);
+}
+
+void SortWriter::store_result(const Index& position, const Item& item, ValueId guard) {
+    ValueId wanted = guard;
+    if (!(count_ == length_)) {
+        const ValueId asked = b_.op(ScalarOp::lt, b_.index_value(position), b_.index_value(Index(count_)));
+        wanted = ops::both(b_, guard, asked);
+    }
     Indices at = at_;
     at[static_cast<std::size_t>(axis_)] = position;
     const Index offset = memory_offset(program_, {op_, 0}, at);

@@ -46,8 +46,9 @@ protected:
     };
     ValueId element_at(const Index& position);
     Item item_at(const Items& items, const Index& at, const Index& position);
+    void store_item(const Items& to, const Index& at, const Item& item, ValueId guard = loopir::no_value);
     // Only what comes first in the row is asked for.
-    void store_result(const Index& position, const Item& item);
+    void store_result(const Index& position, const Item& item, ValueId guard = loopir::no_value);
     ValueId place_value(const Index& position) { return b_.cast(b_.index_value(position), DType::int32); }
     Index index_of(ValueId number) { return Index::value(b_.cast(number, DType::int64)); }
     ValueId number(std::int64_t value, DType type) { return b_.constant_int(value, type); }
@@ -68,5 +69,10 @@ private:
     Indices at_;  // in the input
     Index row_;
 };
+
+// The kernels of a sort by merges (sort_merges.cpp).
+void lower_merge_sort(const Program& program, const Partition& partition, const Region& region,
+                      const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
+                      LoweredRegion& result);
 
 }  // namespace topstitch::stitch
