@@ -305,8 +305,10 @@ private:
 
     void multiply_panels() {
         // Columns outside, so that a panel of them stays in the cache.
+        Index row_panel = 0;
+        if (tiling_.rows_outside) row_panel = begin_panels("row_panel", rows_);
         const Index column_panel = begin_panels("column_panel", columns_);
-        const Index row_panel = begin_panels("row_panel", rows_);
+        if (!tiling_.rows_outside) row_panel = begin_panels("row_panel", rows_);
         const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;

@@ -93,6 +93,8 @@ struct Tiling {
     // A tile: so many panels in each direction.
     std::int64_t row_panels = 1;
     std::int64_t column_panels = 1;
+    // All columns of a tile fit into the first cache, so that the places of rows are found once for all of them.
+    bool rows_outside = false;
     std::int64_t block = 1;  // of the reduced axis
     bool one_block = false;  // which is all of it
     // Results are finished while their sums are in registers; else the sums of a tile wait in memory.

@@ -13,6 +13,7 @@ constexpr std::int64_t min_products = std::int64_t{16} * 1024;  // below, plain 
 constexpr std::int64_t max_one_block = 2048;                    // a reduced axis up to here is not cut into blocks
 constexpr std::int64_t max_inner = 1024;                        // iterations of the loops inside a block
 constexpr std::int64_t max_sums = 32 << 10;                     // of a tile whose sums wait in memory
+constexpr std::int64_t max_columns_inside = 4 << 10;            // elements of the columns of a tile inside its rows
 constexpr std::int64_t panels_of_a_tile = 64;
 constexpr std::int64_t tiles_for_each_thread = 4;
 constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thread
@@ -348,6 +349,8 @@ void TilingChooser::choose_tiles(Tiling& tiling) const {
     }
     tiling.row_panels = ceil_div(row_panels, row_tiles);
     tiling.column_panels = ceil_div(column_panels, column_tiles);
+    tiling.rows_outside =
+        tiling.row_factor == 0 && tiling.block * tiling.column_panels * tiling.panel_columns() <= max_columns_inside;
     split(tiling, work, row_tiles * column_tiles, count(tiling.reduce));
 }
 
