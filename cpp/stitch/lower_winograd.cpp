@@ -110,18 +110,13 @@ public:
     }
 
     LoweredKernel write_product(const std::string& name) {
-        const Dim rows = images_ * tiles_down_;  // of tiles
-        block_ = begin_loop("block", {"block", ceil_div(rows, filter_.rows_of_tiles), true});
-        const bool whole = rows.is_known() && rows.value() % filter_.rows_of_tiles == 0;
-        if (!whole) limit_ = Index(rows) - block_ * Dim(filter_.rows_of_tiles);
+        const Dim all = images_ * tiles_down_ * tiles_across_;
+        const bool whole = all.is_known() && all.value() % filter_.tiles == 0;
+        block_ = begin_loop("block", {"block", ceil_div(all, filter_.tiles), true});
+        if (!whole) limit_ = Index(all) - block_ * Dim(filter_.tiles);
         stage_ = scratch_buffer("stage", shared_.stage, type_, stage_size(), false);
         filter_buffer_ = scratch_buffer("filter", shared_.columns, type_, filter_size(), false);
-        const std::int64_t tiles = filter_.rows_of_tiles * tiles_across_.value();
-        panels_ = ceil_div(tiles, tiling_.panel_rows);
-        tiles_ = whole ? Index(tiles)
-                       : Index::value(b_.op(ScalarOp::min, b_.index_value(*limit_ * tiles_across_),
-                                            b_.index_value(Index(tiles))));
-        panels_here_ = floor_div(tiles_ + Index(tiling_.panel_rows - 1), Dim(tiling_.panel_rows));
+        panels_ = ceil_div(filter_.tiles, tiling_.panel_rows);
         row_step_ = ceil_div(depth_.value(), line) * line;
         if (row_step_ % page == 0) row_step_ += line;
         data_step_ = odd_lines(panels_ * tiling_.panel_rows * row_step_);
@@ -188,14 +183,15 @@ private:
         return result;
     }
 
-    // Opens the loops over the tiles of the block; gives where the tile is among them.
+    // Opens the loop over the tiles of the block.
     Index begin_tiles() {
-        const Index row = begin_loop("row", {"row", Dim(filter_.rows_of_tiles)}, limit_);
-        tile_across_ = begin_loop("tile", {"tile", tiles_across_});
-        const Index all = block_ * Dim(filter_.rows_of_tiles) + row;
-        image_ = floor_div(all, tiles_down_);
-        tile_down_ = mod(all, tiles_down_);
-        return row * tiles_across_ + tile_across_;
+        const Index tile = begin_loop("tile", {"tile", Dim(filter_.tiles)}, limit_);
+        const Index all = block_ * Dim(filter_.tiles) + tile;
+        tile_across_ = mod(all, tiles_across_);
+        const Index row = floor_div(all, tiles_across_);
+        tile_down_ = mod(row, tiles_down_);
+        image_ = floor_div(row, tiles_down_);
+        return tile;
     }
 
     void transform_data() {
@@ -217,24 +213,26 @@ private:
                 b_.store(data_, place + tile * Dim(row_step_) + channel, value_at(transformed, y, x));
             }
         }
-        close(3);
+        close(2);
     }
 
-    // With rows that nobody looks at.
+    // With rows that nobody looks at. Only the last block may have fewer tiles than fill its panels.
     void fill_last_panel() {
-        if (panels_ * tiling_.panel_rows == filter_.rows_of_tiles * tiles_across_.value() && !limit_) return;
+        if (!limit_) return;
+        const Index tiles =
+            Index::value(b_.op(ScalarOp::min, b_.index_value(*limit_), b_.index_value(Index(filter_.tiles))));
+        panels_here_ = floor_div(tiles + Index(tiling_.panel_rows - 1), Dim(tiling_.panel_rows));
         const Index row =
-            begin_loop("rest", {"rest", Dim(tiling_.panel_rows - 1)}, panels_here_ * Dim(tiling_.panel_rows) - tiles_);
+            begin_loop("rest", {"rest", Dim(tiling_.panel_rows - 1)}, *panels_here_ * Dim(tiling_.panel_rows) - tiles);
         const Index place = begin_loop("place", {"place", Dim(tile_size)});
         const Index channel = begin_loop("channel", {"channel", depth_, false, true, 1});
-        b_.store(data_, place * Dim(data_step_) + (tiles_ + row) * Dim(row_step_) + channel, b_.constant(0, type_));
+        b_.store(data_, place * Dim(data_step_) + (tiles + row) * Dim(row_step_) + channel, b_.constant(0, type_));
         close(3);
     }
 
     void multiply() {
         const Index place = begin_loop("place", {"place", Dim(tile_size)});
-        const Index panel =
-            begin_loop("panel", {"panel", Dim(panels_)}, limit_ ? std::optional(panels_here_) : std::nullopt);
+        const Index panel = begin_loop("panel", {"panel", Dim(panels_)}, panels_here_);
         const auto [i, j] =
             begin_panel(tiling_.panel_rows, tiling_.panel_columns(), tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = panel * Dim(tiling_.panel_rows) + i;
@@ -268,7 +266,7 @@ private:
                              value_at(results, y, x));
             }
         }
-        close(3);
+        close(2);
     }
 
     void store_result(const Index& down, const Index& across, const Index& column, ValueId column_exists,
@@ -299,8 +297,7 @@ private:
     FilterTransforms down_, across_;
     Dim channels_, depth_, images_, tiles_down_, tiles_across_, column_panels_;
     Index block_ = 0, column_panel_ = 0;
-    std::optional<Index> limit_;         // of the rows of tiles in a block, when there may be fewer
-    Index tiles_ = 0, panels_here_ = 0;  // of the block
+    std::optional<Index> limit_, panels_here_;  // of the tiles in a block, and their panels, when there may be fewer
     Index image_ = 0, tile_down_ = 0, tile_across_ = 0;
     std::int64_t panels_ = 1;                                    // of tiles
     std::int64_t row_step_ = 1, data_step_ = 1, sums_step_ = 1;  // from tile to tile, and from place to place

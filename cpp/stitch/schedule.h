@@ -61,7 +61,7 @@ struct MinimalFilter {
     Axis down, across;
     loopir::VarId channel = -1;
     std::vector<loopir::VarId> images;  // the other variables of the rows
-    std::int64_t rows_of_tiles = 1;     // in one iteration of the parallel loop, across the whole image each
+    std::int64_t tiles = 1;             // in one iteration of the parallel loop
     int phases() const { return down.steps * across.steps; }
 };
 

@@ -19,7 +19,6 @@ constexpr double existing_share = 25.0 / 36;     // of products, where not all e
 constexpr double worth_transforming = 0.72;      // of the direct products, at most
 constexpr double cost_of_transforms = 2;         // for each multiplication, with what they read and write
 constexpr double worth_streaming = 0.5;          // the same when the filter is read from beyond the second-level cache
-constexpr double full_panel = 4;                 // rows of a panel below which products wait for each other
 constexpr double cost_of_filter = 2;             // of reading it again, in tiles
 
 }  // namespace
@@ -112,29 +111,29 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
     tiling.block = count(tiling.reduce);
     tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
     tiling.winograd = found;
+    const auto tiles_along = [this](const MinimalFilter::Axis& axis) {
+        return ceil_div(extent(axis.place).value(), axis.outputs);
+    };
+    const std::int64_t all =
+        std::max<std::int64_t>(count(found->images), 1) * tiles_along(found->down) * tiles_along(found->across);
     const std::int64_t most = (machine_.vector_registers - 4) / tiling.panel_vectors;
-    const std::int64_t tiles_across = ceil_div(extent(found->across.place).value(), found->across.outputs);
-    const std::int64_t tiles_down = ceil_div(extent(found->down.place).value(), found->down.outputs);
-    const std::int64_t rows = std::max<std::int64_t>(count(found->images), 1) * tiles_down;
+    const std::int64_t panels = ceil_div(all, most);
+    tiling.panel_rows = static_cast<int>(ceil_div(all, panels));
+    // The transforms of the data and of the sums of a block stay in the second-level cache.
+    const std::int64_t panel_bytes =
+        tiling.panel_rows * filter_tile * filter_tile * (channels * found->phases() + tiling.panel_columns()) * 4;
     double best = 0;
-    for (std::int64_t taken = 1; taken <= rows; ++taken) {
-        const std::int64_t tiles = taken * tiles_across;
-        const std::int64_t panels = ceil_div(tiles, most);
-        const std::int64_t panel = ceil_div(tiles, panels);
-        const std::int64_t bytes =
-            panels * panel * filter_tile * filter_tile * (channels * found->phases() + tiling.panel_columns()) * 4;
-        if (taken > 1 && bytes > machine_.l2_bytes / 2) break;
-        const std::int64_t turns = ceil_div(ceil_div(rows, taken), machine_.threads);
-        const double balance = static_cast<double>(rows) / static_cast<double>(turns * taken * machine_.threads);
-        const double filled = static_cast<double>(tiles) /
-                              (static_cast<double>(panels) * std::max(static_cast<double>(panel), full_panel));
-        const double reuse = static_cast<double>(tiles) / (static_cast<double>(tiles) + cost_of_filter);
-        if (balance * filled * reuse <= best) continue;
-        best = balance * filled * reuse;
-        tiling.winograd->rows_of_tiles = taken;
-        tiling.panel_rows = static_cast<int>(panel);
-        tiling.row_panels = panels;
+    for (std::int64_t taken = 1; taken <= panels && (taken == 1 || taken * panel_bytes <= machine_.l2_bytes / 2);
+         ++taken) {
+        const std::int64_t turns = ceil_div(ceil_div(panels, taken), machine_.threads);
+        const double balance = static_cast<double>(panels) / static_cast<double>(turns * taken * machine_.threads);
+        const auto tiles = static_cast<double>(taken * tiling.panel_rows);
+        const double reuse = tiles / (tiles + cost_of_filter);
+        if (balance * reuse <= best) continue;
+        best = balance * reuse;
+        tiling.row_panels = taken;
     }
+    tiling.winograd->tiles = tiling.row_panels * tiling.panel_rows;
     if (!is_contiguous({tiling.columns.back()})) order_finish(tiling);
     return tiling;
 }
