@@ -208,7 +208,8 @@ private:
         }
         if (body.exists) {
             access.exists_vars = used_vars(node, access, 0, [&](ElementContext& context, const Indices&) {
-                body.exists(context, access.home, domain);
+                const loopir::ValueId exists = body.exists(context, access.home, domain);
+                access.is_empty_sum = exists != loopir::no_value && context.b.constant_value(exists) == 0.0;
             });
         }
     }

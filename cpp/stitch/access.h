@@ -55,6 +55,7 @@ struct OpAccess {
     std::vector<Index> positions;
     std::vector<bool> window_vars;
     std::vector<bool> exists_vars;  // which the existence of a product depends on
+    bool is_empty_sum = false;      // no product exists, whatever they are
     bool is_contraction() const { return !factor_vars.empty(); }
     bool invariant = false;           // in the body of a loop: the same in all iterations
     Library library = Library::none;  // it has kernels of its own, and reads its inputs in an order of theirs

@@ -58,7 +58,7 @@ std::int64_t TilingChooser::count(const std::vector<VarId>& vars) const {
 bool TilingChooser::find_contraction() {
     for (const auto& [op, member] : region_.members) {
         if (!access(op).is_reduce) continue;
-        if (contraction_ >= 0 || !access(op).is_contraction()) return false;
+        if (contraction_ >= 0 || !access(op).is_contraction() || access(op).is_empty_sum) return false;
         contraction_ = op;
     }
     type_ = program_.graph->type({contraction_, 0}).dtype;

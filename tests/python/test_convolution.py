@@ -581,3 +581,19 @@ def test_feeds_whose_axes_seem_to_lie_side_by_side() -> None:
     np.testing.assert_allclose(
         np.moveaxis(np.asarray(graph.run({a: data, b: w}, y)), -1, 1), expected, rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_no_window_reads_the_data(interpret: bool) -> None:
+    """Even taps and steps, an odd padding, one row: each window reads padding only, so that nothing has a gradient."""
+    rng = np.random.default_rng(0)
+    graph = ts.Graph()
+    x, w = graph.placeholder((1, 31, 1, 60)), graph.placeholder((16, 31, 10, 3))
+    layout = {"stride": (2, 1), "dilation": (2, 1), "padding": [(9, 9), (0, 0)]}
+    y = ts.conv2d(x, w, **layout)
+    g = graph.placeholder(tuple(y.shape))
+    gradient = ts.conv2d_data_gradient(g, w, x, **layout)
+    feeds = {t: rng.standard_normal(tuple(t.shape), np.float32) for t in (x, w, g)}
+    result, slope = graph.run(feeds, [y, gradient], interpret=interpret)
+    np.testing.assert_array_equal(np.asarray(result), 0)
+    np.testing.assert_array_equal(np.asarray(slope), 0)
