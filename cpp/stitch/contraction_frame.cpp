@@ -32,11 +32,12 @@ LoweredKernel ContractionFrame::write_finish(const std::string& name) {
     std::erase(outer, crossing);
     const std::vector<VarId> lanes(first_lane, tiling_.finish.end());
     bind(outer, begin_loop("at", {"at", extent(outer), true}));
-    bind(crossing, begin_loop("column", {"column", extent({crossing})}));
+    const bool crosses = std::find(lanes.begin(), lanes.end(), crossing) == lanes.end();
+    if (crosses) bind(crossing, begin_loop("column", {"column", extent({crossing})}));
     bind(lanes, begin_loop("lane", {"lane", extent(lanes), false, true, 1}));
     const Index at = waiting_offset(joint(tiling_.batch), joint(tiling_.rows), joint(tiling_.columns));
     finish_value(b_.load(waiting_sums(false), at));
-    close(3);
+    close(crosses ? 3 : 2);
     return finish(name);
 }
 

@@ -23,8 +23,8 @@ public:
     ContractionFrame(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                      const std::map<OpId, TensorRef>& in_place, LoweredRegion& result, SharedScratch& shared);
 
-    // Finishes results in the order in which they lie in memory. Sums lie along the columns, across the lanes: the loop
-    // over these goes around the lanes.
+    // Finishes results in the order in which they lie in memory. Where sums lie along the columns, across the lanes,
+    // the loop over these goes around the lanes.
     LoweredKernel write_finish(const std::string& name);
 
 protected:

@@ -230,9 +230,12 @@ void TilingChooser::order_finish(Tiling& tiling) const {
     const auto store = std::find_if(accesses_.begin(), accesses_.end(), [](const auto& a) { return a.store; });
     std::int64_t together = 1;
     for (auto var = tiling.finish.rbegin(); var != tiling.finish.rend() && together < tiling.lanes; ++var) {
-        if (*var == tiling.columns.back() || stride(store->offset, *var) != together) break;
+        // Sums lie along the columns: these are lanes alone, or none.
+        const bool column = *var == tiling.columns.back();
+        if (stride(store->offset, *var) != together || (column && tiling.finish_lanes > 0)) break;
         together *= estimate(extent(*var));
         ++tiling.finish_lanes;
+        if (column) break;
     }
     tiling.in_registers = tiling.finish_lanes > 0;  // which the sums leave as they are
     if (!tiling.in_registers) tiling.finish.clear();

@@ -134,7 +134,8 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
         tiling.row_panels = taken;
     }
     tiling.winograd->tiles = tiling.row_panels * tiling.panel_rows;
-    if (!is_contiguous({tiling.columns.back()})) order_finish(tiling);
+    // A tile has several results, for each of which what finishes it would be written out.
+    if (!is_contiguous({tiling.columns.back()}) || !finished_in_registers(tiling)) order_finish(tiling);
     return tiling;
 }
 

@@ -103,19 +103,21 @@ def test_any_batch_with_what_is_stitched(threads: int) -> None:
     assert len(executable.report().regions) == 1
 
 
+@pytest.mark.parametrize("activated", [False, True])
 @pytest.mark.parametrize("weights_layout", ["HWIO", "OIHW"])
-def test_channels_last(weights_layout: str) -> None:
+def test_channels_last(weights_layout: str, activated: bool) -> None:
     x, w = random((2, 26, 31, 48)), random((40, 48, 3, 3), 1) / 21
     graph = ts.Graph()
     px = graph.placeholder(x.shape)
     pw = graph.placeholder((3, 3, 48, 40) if weights_layout == "HWIO" else w.shape)
     y = ts.conv2d(px, pw, padding=1, data_layout="NHWC", weights_layout=weights_layout)
-    executable = graph.compile([px, pw], ts.tanh(y))
+    executable = graph.compile([px, pw], ts.tanh(y) if activated else y)
     assert_filtered(executable)
     got = executable.run(x, np.ascontiguousarray(w.transpose(2, 3, 1, 0)) if weights_layout == "HWIO" else w)
     wide = x.astype(np.float64).transpose(0, 3, 1, 2)
     expected = reference.conv(wide, w.astype(np.float64), UNIT, UNIT, [(1, 1), (1, 1)])
-    np.testing.assert_allclose(np.asarray(got), np.tanh(expected).transpose(0, 2, 3, 1), atol=1e-5)
+    expected = (np.tanh(expected) if activated else expected).transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=0, atol=2e-5)  # sums are up to 4.5
 
 
 def test_half_precision() -> None:
@@ -161,3 +163,26 @@ def test_strict_mathematics_sums_directly() -> None:
     assert spread[expected].all()
     assert not spread[:, :, :4].any()
     assert not spread[:, :, 16:].any()
+
+
+@pytest.mark.parametrize("outputs", [32, 33])
+def test_phases_of_gradients_with_channels_last(outputs: int) -> None:
+    """Results of all phases lie side by side with their channels, and panels go across them."""
+    x, w = random((2, 48, 48, outputs)), random((5, 5, outputs, 48), 1)
+    graph = ts.Graph()
+    px, pw = graph.placeholder(x.shape), graph.placeholder(w.shape)
+    layout: dict[str, Any] = {"stride": 2, "padding": 2, "data_layout": "NHWC", "weights_layout": "HWIO"}
+    pg = graph.placeholder((2, 24, 24, 48))
+    g = random((2, 24, 24, 48), 2)
+    back = graph.compile([pg, pw, px], ts.conv2d_data_gradient(pg, pw, px, **layout))
+    wide, weights = (a.astype(np.float64) for a in (g.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1)))
+    arguments = ((48, 48), (2, 2), UNIT, [(2, 2), (2, 2)])
+    expected = reference.data_gradient(wide, weights, *arguments)
+    magnitude = reference.data_gradient(np.abs(wide), np.abs(weights), *arguments)
+    got = np.asarray(back.run(g, w, x)).transpose(0, 3, 1, 2)
+    assert_close(got, expected, magnitude, w[..., 0].size)
+
+
+def test_wide_images() -> None:
+    """Blocks of tiles begin and end anywhere in a row, so that they stay small."""
+    check(random((1, 32, 12, 1501)), random((32, 32, 3, 3), 1), [(1, 1), (1, 1)])
