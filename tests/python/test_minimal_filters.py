@@ -1,6 +1,7 @@
 """Convolutions by minimal filtering: edges of tiles, panels and lanes, layouts and dtypes, against float64.
 
 Errors are compared with the largest sum of magnitudes among the results, since a tile's results share their roundings.
+Filters are small enough for any second-level cache: larger ones are transformed where that saves more.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ def check(x: np.ndarray, w: np.ndarray, padding: list[tuple[int, int]], stride: 
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (4, 4), (3, 5), (5, 4)])
 @pytest.mark.parametrize("size", [(24, 24), (23, 29), (40, 17)])
 def test_edges_of_tiles(kernel: tuple[int, int], size: tuple[int, int]) -> None:
-    check(random((3, 48, *size)), random((56, 48, *kernel), 1), [(k // 2, k // 2) for k in kernel])
+    check(random((3, 40, *size)), random((44, 40, *kernel), 1), [(k // 2, k // 2) for k in kernel])
 
 
-@pytest.mark.parametrize(("channels", "outputs"), [(32, 64), (33, 40), (47, 49), (65, 34), (40, 97)])
+@pytest.mark.parametrize(("channels", "outputs"), [(28, 64), (33, 40), (41, 43), (65, 28), (18, 97)])
 def test_edges_of_panels_and_lanes(channels: int, outputs: int) -> None:
     check(random((2, channels, 36, 31)), random((outputs, channels, 3, 3), 1), [(1, 1), (1, 1)])
 
@@ -106,10 +107,10 @@ def test_any_batch_with_what_is_stitched(threads: int) -> None:
 @pytest.mark.parametrize("activated", [False, True])
 @pytest.mark.parametrize("weights_layout", ["HWIO", "OIHW"])
 def test_channels_last(weights_layout: str, activated: bool) -> None:
-    x, w = random((2, 26, 31, 48)), random((40, 48, 3, 3), 1) / 21
+    x, w = random((2, 26, 31, 44)), random((40, 44, 3, 3), 1) / 20
     graph = ts.Graph()
     px = graph.placeholder(x.shape)
-    pw = graph.placeholder((3, 3, 48, 40) if weights_layout == "HWIO" else w.shape)
+    pw = graph.placeholder((3, 3, 44, 40) if weights_layout == "HWIO" else w.shape)
     y = ts.conv2d(px, pw, padding=1, data_layout="NHWC", weights_layout=weights_layout)
     executable = graph.compile([px, pw], ts.tanh(y) if activated else y)
     assert_filtered(executable)
