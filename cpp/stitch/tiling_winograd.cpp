@@ -18,7 +18,7 @@ constexpr double min_multiplications = 1 << 22;  // of the direct sum
 constexpr double existing_share = 25.0 / 36;     // of products, where not all exist: 5 taps in 2 phases of 3
 constexpr double worth_transforming = 0.72;      // of the direct products, at most
 constexpr double cost_of_transforms = 2;         // for each multiplication, with what they read and write
-constexpr double worth_streaming = 0.5;          // the same when the filter is read from beyond the second-level cache
+constexpr double worth_streaming = 0.59;         // the same when the filter is read from beyond the second-level cache
 constexpr double cost_of_filter = 2;             // of reading it again, in tiles
 
 }  // namespace
