@@ -125,14 +125,18 @@ int Executable::variants() const {
 Report Executable::report() const {
     const std::shared_ptr<const Variant> variant = impl_->latest();
     if (variant == nullptr)
-        throw UserError("[report] the executable has not been compiled yet: run it, or use Graph.compile");
+        throw UserError(
+            "[report] the executable has not been compiled yet: run it, or specialize it for sizes of the dims that "
+            "are open");
     return variant->report();
 }
 
 std::string Executable::source(const std::string& kind) const {
     const std::shared_ptr<const Variant> variant = impl_->latest();
     if (variant == nullptr)
-        throw UserError("[source] the executable has not been compiled yet: run it, or use Graph.compile");
+        throw UserError(
+            "[source] the executable has not been compiled yet: run it, or specialize it for sizes of the dims that "
+            "are open");
     return variant->program().source(kind);
 }
 

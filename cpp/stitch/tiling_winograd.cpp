@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t min_taps = 3;
 constexpr std::int64_t max_phase_taps = 5;
 constexpr std::int64_t max_steps = 2;
+constexpr std::int64_t max_depth = 512;          // channels, times phases: errors grow with the root of them
 constexpr std::int64_t min_side = 16;            // channels, and columns
 constexpr double min_multiplications = 1 << 22;  // of the direct sum
 constexpr double existing_share = 25.0 / 36;     // of products, where not all exist: 5 taps in 2 phases of 3
@@ -99,7 +100,8 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
     if (!found) return std::nullopt;
     const std::int64_t columns = count(classified.columns);
     const std::int64_t channels = extent(found->channel).value();
-    if (channels < min_side || columns < min_side || !saves_products(*found, static_cast<double>(columns)))
+    if (channels < min_side || channels * found->phases() > max_depth || columns < min_side ||
+        !saves_products(*found, static_cast<double>(columns)))
         return std::nullopt;
     Tiling tiling = classified;
     sort_by_store(tiling.rows);
