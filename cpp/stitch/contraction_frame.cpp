@@ -85,6 +85,11 @@ ValueId ContractionFrame::existence() {
     return exists;
 }
 
+ValueId ContractionFrame::below(const Index& index, const Dim& extent, std::int64_t step) {
+    if (extent.is_known() && extent.value() % step == 0) return no_value;
+    return b_.op(loopir::ScalarOp::lt, b_.index_value(index), b_.index_value(Index(extent)));
+}
+
 ValueId ContractionFrame::window_element(const Indices& positions) {
     return in_context(contraction_, -1, no_value,
                       [&](ElementContext& context, const OpDef& def) {

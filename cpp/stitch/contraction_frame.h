@@ -45,6 +45,8 @@ protected:
     ValueId factor(int number);
     // Whether there is a product for the variables as they are bound; no_value: there always is.
     ValueId existence();
+    // The guard "index < extent", or none when steps of so many fill it.
+    ValueId below(const Index& index, const Dim& extent, std::int64_t step);
     // What the first factor reads at these positions of its window.
     ValueId window_element(const Indices& positions);
     // Stores the results of a sum.

@@ -151,11 +151,7 @@ private:
         return result;
     }
 
-    // The guard "index < extent", or none when panels fill it.
-    ValueId inside(const Side& side, const Index& index) {
-        if (side.extent.is_known() && side.extent.value() % side.panel == 0) return no_value;
-        return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(side.extent)));
-    }
+    ValueId inside(const Side& side, const Index& index) { return below(index, side.extent, side.panel); }
 
     // --- Packed factors.
 

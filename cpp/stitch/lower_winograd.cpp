@@ -85,7 +85,7 @@ public:
                 const Index down = Index(static_cast<int>(y) * filter_.down.steps) + phase_down(phase);
                 const Index across = Index(x * filter_.across.steps) + phase_across(phase);
                 bind(tiling_.columns, column);
-                bind(filter_.channel, mod(mod(at, depth_), channels_));
+                bind(filter_.channel, mod(at, channels_));
                 bind(filter_.down.tap, tap(filter_.down, down));
                 bind(filter_.across.tap, tap(filter_.across, across));
                 forget_values();
@@ -285,12 +285,6 @@ private:
             finish_value(value);
         }
         guard_ = no_value;
-    }
-
-    // The guard "index < extent", or none when steps of so many fill it.
-    ValueId below(const Index& index, const Dim& extent, std::int64_t step) {
-        if (extent.is_known() && extent.value() % step == 0) return no_value;
-        return b_.op(ScalarOp::lt, b_.index_value(index), b_.index_value(Index(extent)));
     }
 
     const MinimalFilter& filter_;
