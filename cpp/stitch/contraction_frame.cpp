@@ -41,6 +41,22 @@ LoweredKernel ContractionFrame::write_finish(const std::string& name) {
     return finish(name);
 }
 
+LoweredKernel ContractionFrame::write_combination(const std::string& name) {
+    const Index outer = begin_loop("row", {"row", batches_ * row_count_, true});
+    const Index j = begin_loop("column", {"column", column_count_, false, true, tiling_.unroll});
+    const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
+    b_.init_acc(sum);
+    const Index split = begin_loop("split", {"split", Dim(tiling_.splits)});
+    b_.accumulate(sum, b_.load(waiting_sums(false), waiting_offset(split * batches_, outer, j)));
+    close(1);
+    bind(tiling_.batch, floor_div(outer, row_count_));
+    bind(tiling_.rows, mod(outer, row_count_));
+    bind(tiling_.columns, j);
+    finish_value(b_.acc_read(sum));
+    close(2);
+    return finish(name);
+}
+
 Dim ContractionFrame::extent(const std::vector<VarId>& vars) const {
     Dim product = 1;
     for (VarId var : vars) product = product * region_.vars[static_cast<std::size_t>(var)].extent;

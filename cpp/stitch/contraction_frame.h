@@ -27,6 +27,9 @@ public:
     // the loop over these goes around the lanes.
     LoweredKernel write_finish(const std::string& name);
 
+    // Adds the sums of a split axis, and finishes the results.
+    LoweredKernel write_combination(const std::string& name);
+
 protected:
     using VarId = loopir::VarId;
 

@@ -114,21 +114,6 @@ public:
         return finish(name);
     }
 
-    // Adds the sums of a split axis, and finishes the results.
-    LoweredKernel write_combination(const std::string& name) {
-        const Index outer = begin_loop("row", {"row", batches_ * rows_.extent, true});
-        const Index j = begin_loop("column", {"column", columns_.extent, false, true, tiling_.unroll});
-        const int sum = b_.add_accumulator(loopir::Combiner::sum, type_);
-        b_.init_acc(sum);
-        const Index split = begin_loop("split", {"split", Dim(tiling_.splits)});
-        b_.accumulate(sum, b_.load(waiting_sums(false), waiting_offset(split * batches_, outer, j)));
-        close(1);
-        bind(tiling_.batch, floor_div(outer, rows_.extent));
-        store_results(mod(outer, rows_.extent), j, b_.acc_read(sum));
-        close(2);
-        return finish(name);
-    }
-
 private:
     // What differs between the two factors.
     struct Side {

@@ -43,25 +43,25 @@ struct LoopSpec {
     std::vector<std::int64_t> cuts = {};
 };
 
-// A convolution by Winograd's minimal filtering (Lavin and Gray 2016): both factors and the results are transformed,
-// and products are needed only between the transforms, fewer than taps. Windows that go by several positions are taken
-// apart in phases, each of which goes by one, and which count as channels.
+// A convolution, or the gradient of its weights, by Winograd's minimal filtering (Lavin and Gray 2016): both factors
+// and the results are transformed, and products are needed only between the transforms, fewer than taps. Windows that
+// go by several positions are taken apart in phases, each of which goes by one, and which count as channels.
 struct MinimalFilter {
-    // One axis of the image. Tiles of `outputs` results are made from `outputs + phase_taps() - 1` positions.
+    // One axis of the image. Tiles of `places` by `taps` need `places + taps - 1` positions.
     struct Axis {
-        loopir::VarId place = -1;  // of the results
-        loopir::VarId tap = -1;
-        int position = 0;      // of the window
-        bool flipped = false;  // the position goes down as the tap goes up
-        int steps = 1;         // positions from one place to the next, and phases
-        int taps = 1;
-        int outputs = 1;
-        int phase_taps() const { return (taps + steps - 1) / steps; }
+        loopir::VarId place = -1;  // of the window
+        loopir::VarId tap = -1;    // in the window
+        int position = 0;          // which one of the contraction
+        bool flipped = false;      // the position goes down as the tap goes up
+        int steps = 1;             // positions from one place to the next, and phases
+        int places = 1;            // of a tile
+        int taps = 1;              // of a phase
     };
     Axis down, across;
+    bool of_weights = false;  // taps are the results, and the sum is over places; else the other way round
     loopir::VarId channel = -1;
-    std::vector<loopir::VarId> images;  // the other variables of the rows
-    std::int64_t tiles = 1;             // in one iteration of the parallel loop
+    std::vector<loopir::VarId> images;  // the other variables that go with the places
+    std::int64_t tiles = 1;             // in a block, whose transforms are in the cache together
     int phases() const { return down.steps * across.steps; }
 };
 

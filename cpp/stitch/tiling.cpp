@@ -429,7 +429,10 @@ std::string str(const Tiling& tiling, const Region& region) {
     if (tiling.splits > 1) text += concat(", split in ", tiling.splits);
     if (tiling.winograd) {
         const MinimalFilter& filter = *tiling.winograd;
-        text += concat(", ", filter.down.outputs, " by ", filter.across.outputs, " results from ",
+        const auto results = [&filter](const MinimalFilter::Axis& axis) {
+            return filter.of_weights ? axis.taps : axis.places;
+        };
+        text += concat(", ", results(filter.down), " by ", results(filter.across), " results from ",
                        filter_tile * filter_tile, " products of transforms");
     }
     if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";

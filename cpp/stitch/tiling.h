@@ -93,10 +93,15 @@ private:
     void choose_tiles(Tiling& tiling) const;
 
     // --- Convolutions by minimal filtering (tiling_winograd.cpp).
-    std::optional<MinimalFilter::Axis> filter_axis(int number) const;
-    std::optional<MinimalFilter> find_filter(const Tiling& classified) const;
+    std::optional<MinimalFilter::Axis> filter_axis(int number, bool of_weights) const;
+    std::optional<MinimalFilter> find_filter(const Tiling& classified, bool of_weights) const;
+    double count_tiles(const MinimalFilter& filter) const;
+    double direct_products(const MinimalFilter& filter, double columns) const;
     bool saves_products(const MinimalFilter& filter, double columns) const;
+    int rows_of_panel(std::int64_t rows, int vectors) const;
     std::optional<Tiling> choose_winograd(const Tiling& classified) const;
+    std::optional<Tiling> choose_filter(Tiling tiling) const;
+    std::optional<Tiling> choose_filter_gradient(Tiling tiling) const;
 
     const Program& program_;
     const Partition& partition_;

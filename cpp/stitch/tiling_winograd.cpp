@@ -21,11 +21,15 @@ constexpr double worth_transforming = 0.72;      // of the direct products, at m
 constexpr double cost_of_transforms = 2;         // for each multiplication, with what they read and write
 constexpr double worth_streaming = 0.59;         // the same when the filter is read from beyond the second-level cache
 constexpr double cost_of_filter = 2;             // of reading it again, in tiles
+constexpr std::int64_t min_panel_of_weights = 10;  // sums in registers: fewer do not hide the latency
+constexpr std::int64_t tiles_together = 32;        // longer sums have larger errors, shorter ones wait for memory
+constexpr double worth_of_weights = 0.8;           // of the direct products, at most
+constexpr double share_of_cache = 0.6;             // for sums and transforms
 
 }  // namespace
 
-// The axis of a position that is a variable of the results, in steps, and a tap.
-std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number) const {
+// The axis of a position that is a place, in steps, and a tap: one of them a variable of the results.
+std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number, bool of_weights) const {
     const Index& position = positions_[static_cast<std::size_t>(number)];
     std::vector<VarId> vars;
     position.collect_vars(vars);
@@ -34,7 +38,10 @@ std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number) const 
     if (vars.size() != 2) return std::nullopt;
     MinimalFilter::Axis axis;
     axis.position = number;
-    for (VarId var : vars) (region_.vars[static_cast<std::size_t>(var)].row ? axis.tap : axis.place) = var;
+    for (VarId var : vars) {
+        const bool is_result = !region_.vars[static_cast<std::size_t>(var)].row;
+        (is_result == of_weights ? axis.tap : axis.place) = var;
+    }
     if (axis.tap < 0 || axis.place < 0) return std::nullopt;
     const Dim tap_step = position.coefficient_of(axis.tap);
     const Dim steps = position.coefficient_of(axis.place);
@@ -42,51 +49,70 @@ std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number) const 
     if (!(tap_step == Dim(1) || tap_step == Dim(-1)) || !taps.is_known() || !extent(axis.place).is_known())
         return std::nullopt;
     if (!steps.is_known() || steps.value() < 1 || steps.value() > max_steps) return std::nullopt;
-    if (taps.value() < min_taps || ceil_div(taps.value(), steps.value()) > max_phase_taps) return std::nullopt;
+    axis.taps = static_cast<int>(std::min(ceil_div(taps.value(), steps.value()), max_phase_taps + 1));
+    if (taps.value() < min_taps || axis.taps > max_phase_taps) return std::nullopt;
     axis.flipped = tap_step == Dim(-1);
     axis.steps = static_cast<int>(steps.value());
-    axis.taps = static_cast<int>(taps.value());
-    axis.outputs = filter_tile + 1 - axis.phase_taps();
+    axis.places = filter_tile + 1 - axis.taps;
     return axis;
 }
 
-std::optional<MinimalFilter> TilingChooser::find_filter(const Tiling& classified) const {
-    const bool plain = classified.batch.empty() && !classified.columns.empty() && classified.reduce.size() == 3;
-    if (!machine_.minimal_filters || compute_type(type_) != DType::float32 || !plain || positions_.size() != 2)
+std::optional<MinimalFilter> TilingChooser::find_filter(const Tiling& classified, bool of_weights) const {
+    if (!machine_.minimal_filters || compute_type(type_) != DType::float32 || positions_.size() != 2)
         return std::nullopt;
+    if (!classified.batch.empty() || classified.columns.empty()) return std::nullopt;
     MinimalFilter filter;
-    const auto down = filter_axis(0), across = filter_axis(1);
+    filter.of_weights = of_weights;
+    const auto down = filter_axis(0, of_weights), across = filter_axis(1, of_weights);
     if (!down || !across || down->place == across->place || down->tap == across->tap) return std::nullopt;
     filter.down = *down;
     filter.across = *across;
-    for (VarId var : classified.reduce) {
-        if (var != down->tap && var != across->tap) filter.channel = var;
-    }
+    // Beside the taps there is a channel, and beside the places there are any number of images.
+    std::vector<VarId> channels = of_weights ? classified.rows : classified.reduce;
+    filter.images = of_weights ? classified.reduce : classified.rows;
+    const auto take_out = [](std::vector<VarId>& vars, VarId first, VarId second) {
+        const std::size_t before = vars.size();
+        std::erase_if(vars, [&](VarId var) { return var == first || var == second; });
+        return vars.size() + 2 == before;
+    };
+    if (!take_out(channels, down->tap, across->tap) || !take_out(filter.images, down->place, across->place) ||
+        channels.size() != 1)
+        return std::nullopt;
+    filter.channel = channels[0];
     // Products that do not exist are taps of zero.
     const auto decides = [this](VarId var) { return deciding_[static_cast<std::size_t>(var)]; };
-    if (std::any_of(classified.rows.begin(), classified.rows.end(), decides) || decides(filter.channel))
-        return std::nullopt;
-    filter.images = classified.rows;
-    std::erase(filter.images, down->place);
-    std::erase(filter.images, across->place);
-    const bool both = filter.images.size() + 2 == classified.rows.size();
-    return both && extent(filter.channel).is_known() ? std::optional(filter) : std::nullopt;
+    const bool places_decide = decides(down->place) || decides(across->place) ||
+                               std::any_of(filter.images.begin(), filter.images.end(), decides);
+    const bool any = std::find(deciding_.begin(), deciding_.end(), true) != deciding_.end();
+    if (places_decide || decides(filter.channel) || (of_weights && any)) return std::nullopt;
+    return extent(filter.channel).is_known() ? std::optional(filter) : std::nullopt;
+}
+
+// Tiles of places, in all images.
+double TilingChooser::count_tiles(const MinimalFilter& filter) const {
+    const auto along = [this](const MinimalFilter::Axis& axis) {
+        return static_cast<double>(ceil_div(extent(axis.place).value(), axis.places));
+    };
+    return static_cast<double>(std::max<std::int64_t>(count(filter.images), 1)) * along(filter.down) *
+           along(filter.across);
+}
+
+double TilingChooser::direct_products(const MinimalFilter& filter, double columns) const {
+    const auto size = [this](VarId var) { return static_cast<double>(extent(var).value()); };
+    const auto images = static_cast<double>(std::max<std::int64_t>(count(filter.images), 1));
+    const bool all_exist = std::find(deciding_.begin(), deciding_.end(), true) == deciding_.end();
+    return images * size(filter.down.place) * size(filter.across.place) * size(filter.channel) * columns *
+           size(filter.down.tap) * size(filter.across.tap) * (all_exist ? 1 : existing_share);
 }
 
 // The transforms have as many multiplications as additions; the direct sum has one of each for every tap that exists.
 bool TilingChooser::saves_products(const MinimalFilter& filter, double columns) const {
-    const auto size = [this](VarId var) { return static_cast<double>(extent(var).value()); };
-    const auto images = static_cast<double>(std::max<std::int64_t>(count(filter.images), 1));
-    const double places = images * size(filter.down.place) * size(filter.across.place);
-    const bool all_exist = std::find(deciding_.begin(), deciding_.end(), true) == deciding_.end();
-    const double direct = places * size(filter.channel) * columns * filter.down.taps * filter.across.taps *
-                          (all_exist ? 1 : existing_share);
-    const double channels = size(filter.channel) * filter.phases();
-    const double tiles = images * std::ceil(size(filter.down.place) / filter.down.outputs) *
-                         std::ceil(size(filter.across.place) / filter.across.outputs);
+    const double direct = direct_products(filter, columns);
+    const double channels = static_cast<double>(extent(filter.channel).value()) * filter.phases();
+    const double tiles = count_tiles(filter);
     constexpr double n = filter_tile;
-    const double results = n * n * filter.across.outputs + n * filter.down.outputs * filter.across.outputs;
-    const double taps = n * filter.down.phase_taps() * filter.across.phase_taps() + n * n * filter.down.phase_taps();
+    const double results = n * n * filter.across.places + n * filter.down.places * filter.across.places;
+    const double taps = n * filter.down.taps * filter.across.taps + n * n * filter.down.taps;
     const double transforms = tiles * channels * 2 * n * n * n + tiles * columns * results + channels * columns * taps;
     const double filter_bytes = n * n * channels * columns * sizeof(float);
     const double worth =
@@ -96,34 +122,35 @@ bool TilingChooser::saves_products(const MinimalFilter& filter, double columns) 
 }
 
 std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) const {
-    const std::optional<MinimalFilter> found = find_filter(classified);
-    if (!found) return std::nullopt;
-    const std::int64_t columns = count(classified.columns);
-    const std::int64_t channels = extent(found->channel).value();
-    if (channels < min_side || channels * found->phases() > max_depth || columns < min_side ||
-        !saves_products(*found, static_cast<double>(columns)))
-        return std::nullopt;
-    Tiling tiling = classified;
-    sort_by_store(tiling.rows);
-    sort_by_store(tiling.columns);
+    for (const bool of_weights : {false, true}) {
+        const std::optional<MinimalFilter> filter = find_filter(classified, of_weights);
+        if (!filter || extent(filter->channel).value() < min_side || count(classified.columns) < min_side) continue;
+        Tiling tiling = classified;
+        sort_by_store(tiling.rows);
+        sort_by_store(tiling.columns);
+        tiling.panel_vectors = count(tiling.columns) > tiling.lanes ? 2 : 1;
+        tiling.winograd = filter;
+        return of_weights ? choose_filter_gradient(tiling) : choose_filter(tiling);
+    }
+    return std::nullopt;
+}
+
+std::optional<Tiling> TilingChooser::choose_filter(Tiling tiling) const {
+    MinimalFilter& filter = *tiling.winograd;
+    const std::int64_t depth = extent(filter.channel).value() * filter.phases();
+    if (depth > max_depth || !saves_products(filter, static_cast<double>(count(tiling.columns)))) return std::nullopt;
     // In lanes runs a variable along which the filter is the same kind of thing.
     std::stable_partition(tiling.columns.begin(), tiling.columns.end(),
                           [this](VarId var) { return deciding_[static_cast<std::size_t>(var)]; });
     tiling.one_block = true;
     tiling.block = count(tiling.reduce);
-    tiling.panel_vectors = columns > tiling.lanes ? 2 : 1;
-    tiling.winograd = found;
-    const auto tiles_along = [this](const MinimalFilter::Axis& axis) {
-        return ceil_div(extent(axis.place).value(), axis.outputs);
-    };
-    const std::int64_t all =
-        std::max<std::int64_t>(count(found->images), 1) * tiles_along(found->down) * tiles_along(found->across);
+    const auto all = static_cast<std::int64_t>(count_tiles(filter));
     const std::int64_t most = (machine_.vector_registers - 4) / tiling.panel_vectors;
     const std::int64_t panels = ceil_div(all, most);
     tiling.panel_rows = static_cast<int>(ceil_div(all, panels));
     // The transforms of the data and of the sums of a block stay in the second-level cache.
     const std::int64_t panel_bytes =
-        tiling.panel_rows * filter_tile * filter_tile * (channels * found->phases() + tiling.panel_columns()) * 4;
+        tiling.panel_rows * filter_tile * filter_tile * (depth + tiling.panel_columns()) * 4;
     double best = 0;
     for (std::int64_t taken = 1; taken <= panels && (taken == 1 || taken * panel_bytes <= machine_.l2_bytes / 2);
          ++taken) {
@@ -135,9 +162,63 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
         best = balance * reuse;
         tiling.row_panels = taken;
     }
-    tiling.winograd->tiles = tiling.row_panels * tiling.panel_rows;
+    filter.tiles = tiling.row_panels * tiling.panel_rows;
     // A tile has several results, for each of which what finishes it would be written out.
     if (!is_contiguous({tiling.columns.back()}) || !finished_in_registers(tiling)) order_finish(tiling);
+    return tiling;
+}
+
+// Rows of a panel: as many as divide them all, if these fill the registers.
+int TilingChooser::rows_of_panel(std::int64_t rows, int vectors) const {
+    const std::int64_t most = (machine_.vector_registers - 4) / vectors;
+    for (std::int64_t height = most; height * vectors >= min_panel_of_weights; --height) {
+        if (rows % height == 0) return static_cast<int>(height);
+    }
+    return static_cast<int>(ceil_div(rows, ceil_div(rows, most)));
+}
+
+// The parallel loop goes over tiles of rows and columns, and over parts of the sum where these are fewer than threads.
+std::optional<Tiling> TilingChooser::choose_filter_gradient(Tiling tiling) const {
+    MinimalFilter& filter = *tiling.winograd;
+    const std::int64_t depth = extent(filter.channel).value() * filter.phases();
+    const std::int64_t columns = count(tiling.columns);
+    tiling.one_block = true;
+    tiling.block = count(tiling.reduce);
+    tiling.panel_rows = rows_of_panel(depth, tiling.panel_vectors);
+    const std::int64_t row_panels = ceil_div(depth, tiling.panel_rows);
+    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
+    constexpr double n = filter_tile;
+    const double row_transform = 2 * n * n * n;
+    const double column_transform = n * filter.down.places * filter.across.places + n * n * filter.down.places;
+    const double tiles = count_tiles(filter);
+    filter.tiles = tiles_together;
+    // Panels hang over the edge either way.
+    const double direct = direct_products(filter, static_cast<double>(column_panels * tiling.panel_columns()));
+    double best = worth_of_weights * direct / static_cast<double>(machine_.threads);
+    bool found = false;
+    for (std::int64_t down = 1; down <= row_panels; ++down) {
+        for (std::int64_t across = 1; across <= column_panels; ++across) {
+            const auto high = static_cast<double>(down * tiling.panel_rows);
+            const auto wide = static_cast<double>(across * tiling.panel_columns());
+            const double bytes = n * n * (high * wide + tiles_together * (high + wide)) * sizeof(float);
+            if (bytes > share_of_cache * static_cast<double>(machine_.l2_bytes)) break;
+            const std::int64_t parts = ceil_div(row_panels, down) * ceil_div(column_panels, across);
+            const int splits = parts % machine_.threads == 0 ? 1 : machine_.threads;
+            const double work =
+                n * n * high * wide + cost_of_transforms * (high * row_transform + wide * column_transform);
+            const auto turns = static_cast<double>(ceil_div(parts * splits, machine_.threads));
+            const double cost = turns * work * tiles / splits;
+            if (cost >= best) continue;
+            best = cost;
+            found = true;
+            tiling.row_panels = down;
+            tiling.column_panels = across;
+            tiling.splits = splits;
+        }
+    }
+    if (!found || direct < min_multiplications || tiles < tiles_together) return std::nullopt;
+    if (tiling.splits == 1 && (!is_contiguous({tiling.columns.back()}) || !finished_in_registers(tiling)))
+        order_finish(tiling);
     return tiling;
 }
 

@@ -55,6 +55,31 @@ def check(x: np.ndarray, w: np.ndarray, padding: list[tuple[int, int]], stride: 
     assert_close(back.run(g, w, x), expected, magnitude, w[:, 0].size)
 
 
+def check_weights(
+    x: np.ndarray,
+    kernel: tuple[int, int],
+    outputs: int,
+    padding: list[tuple[int, int]],
+    stride: int = 1,
+    **options: Any,
+) -> None:
+    """The gradient of the filter, whose sums run over tiles of places."""
+    steps = (stride, stride)
+    out = reference.windows(x.shape[2:], kernel, steps, UNIT, padding)
+    g = random((len(x), outputs, *out), 3, str(x.dtype))
+    shape = (outputs, x.shape[1], *kernel)
+    graph = ts.Graph()
+    px, pg = graph.placeholder(x.shape, str(x.dtype)), graph.placeholder(g.shape, str(g.dtype))
+    like = graph.placeholder(shape, str(x.dtype))
+    y = ts.conv2d_weights_gradient(pg, px, like, stride=stride, padding=padding)
+    executable = graph.compile([px, pg, like], y, **options)
+    assert_filtered(executable)
+    wide, incoming = x.astype(np.float64), g.astype(np.float64)
+    expected = reference.weights_gradient(wide, incoming, kernel, steps, UNIT, padding)
+    magnitude = reference.weights_gradient(np.abs(wide), np.abs(incoming), kernel, steps, UNIT, padding)
+    assert_close(executable.run(x, g, np.zeros(shape, x.dtype)), expected, magnitude, g[:, 0].size)
+
+
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (4, 4), (3, 5), (5, 4)])
 @pytest.mark.parametrize("size", [(24, 24), (23, 29), (40, 17)])
 def test_edges_of_tiles(kernel: tuple[int, int], size: tuple[int, int]) -> None:
@@ -77,6 +102,98 @@ def test_steps_of_two(kernel: tuple[int, int], size: tuple[int, int]) -> None:
     """Even and odd rows and columns are images of their own, which add up; of gradients, they are results."""
     padding = [(k // 2, (k - 1) // 2) for k in kernel]
     check(random((2, 32, *size)), random((48, 32, *kernel), 1), padding, stride=2)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (4, 4), (3, 5), (5, 4)])
+@pytest.mark.parametrize("size", [(24, 24), (23, 29), (40, 17)])
+def test_edges_of_tiles_of_weights(kernel: tuple[int, int], size: tuple[int, int]) -> None:
+    check_weights(random((3, 40, *size)), kernel, 44, [(k // 2, k // 2) for k in kernel])
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(28, 64), (33, 40), (41, 43), (65, 28), (18, 97), (130, 66)])
+def test_edges_of_panels_and_lanes_of_weights(channels: int, outputs: int) -> None:
+    check_weights(random((2, channels, 36, 31)), (3, 3), outputs, [(1, 1), (1, 1)])
+
+
+@pytest.mark.parametrize("padding", [[(0, 0), (0, 0)], [(2, 0), (0, 1)], [(0, 2), (2, 2)], [(5, 4), (3, 6)]])
+def test_padding_of_weights(padding: list[tuple[int, int]]) -> None:
+    check_weights(random((1, 32, 33, 28)), (3, 3), 48, padding)
+
+
+@pytest.mark.parametrize("kernel", [(5, 5), (6, 6)])
+@pytest.mark.parametrize("size", [(48, 48), (47, 64)])
+def test_weights_in_steps_of_two(kernel: tuple[int, int], size: tuple[int, int]) -> None:
+    padding = [(k // 2, (k - 1) // 2) for k in kernel]
+    check_weights(random((2, 32, *size)), kernel, 96, padding, stride=2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("channels", [32, 64])
+def test_parts_of_the_sum_of_weights(threads: int, channels: int) -> None:
+    """Where rows and columns are fewer than threads, parts of the sum are added in the end, in one order."""
+    check_weights(random((5, channels, 20, 22)), (3, 3), 32, [(1, 1), (1, 1)], threads=threads)
+    check_weights(random((2, channels, 20, 22)), (3, 3), 32, [(1, 1), (1, 1)], threads=threads, interpret=True)
+
+
+def test_any_batch_of_weights() -> None:
+    """One compilation serves all batch sizes, and the update of the filter is in the last kernel."""
+    graph = ts.Graph()
+    x, g = graph.placeholder((-1, 32, 21, 21)), graph.placeholder((-1, 48, 21, 21))
+    old = random((48, 32, 3, 3), 1)
+    w = graph.constant(old)
+    y = w - 0.01 * ts.conv2d_weights_gradient(g, x, w, padding=1)
+    types = {x: ts.ShapedType((-1, 32, 21, 21)), g: ts.ShapedType((-1, 48, 21, 21))}
+    executable = graph.compile(types, y)
+    assert_filtered(executable)
+    assert len(executable.report().regions) == 1
+    for batch in (5, 1, 0, 33):
+        fx, fg = random((batch, 32, 21, 21), batch), random((batch, 48, 21, 21), batch + 1)
+        slope = reference.weights_gradient(
+            fx.astype(np.float64), fg.astype(np.float64), (3, 3), UNIT, UNIT, [(1, 1), (1, 1)]
+        )
+        got = np.asarray(executable.run(fx, fg))
+        np.testing.assert_allclose(got, old - 0.01 * slope, rtol=1e-6, atol=2e-6 * max(1, np.abs(slope).max() / 100))
+
+
+def test_weights_with_channels_last() -> None:
+    x, g = random((2, 26, 31, 44)), random((2, 26, 31, 40), 1)
+    graph = ts.Graph()
+    px, pg, like = graph.placeholder(x.shape), graph.placeholder(g.shape), graph.placeholder((3, 3, 44, 40))
+    layout: dict[str, Any] = {"padding": 1, "data_layout": "NHWC", "weights_layout": "HWIO"}
+    executable = graph.compile([px, pg, like], ts.conv2d_weights_gradient(pg, px, like, **layout))
+    assert_filtered(executable)
+    got = np.asarray(executable.run(x, g, np.zeros((3, 3, 44, 40), np.float32))).transpose(3, 2, 0, 1)
+    wide, incoming = (a.astype(np.float64).transpose(0, 3, 1, 2) for a in (x, g))
+    arguments = ((3, 3), UNIT, UNIT, [(1, 1), (1, 1)])
+    expected = reference.weights_gradient(wide, incoming, *arguments)
+    magnitude = reference.weights_gradient(np.abs(wide), np.abs(incoming), *arguments)
+    assert_close(got, expected, magnitude, g[..., 0].size)
+
+
+def test_weights_in_half_precision() -> None:
+    check_weights(random((2, 32, 24, 24), 0, "float16"), (3, 3), 48, [(1, 1), (1, 1)])
+
+
+@pytest.mark.parametrize("part", ["data", "filter", "weights"])
+def test_what_no_window_reaches(part: str) -> None:
+    """Windows that go by two leave a last column out: what is not finite there changes nothing."""
+    x, w = random((2, 32, 48, 48)), random((96, 32, 5, 5), 1)
+    g = random((2, 96, 22, 22), 2)  # windows that start at 0, 2, ..., 42 and read up to 46
+    x[:, :, 47, :] = np.nan
+    x[:, :, :, 47] = np.inf
+    graph = ts.Graph()
+    px, pw, pg = (graph.placeholder(a.shape) for a in (x, w, g))
+    if part == "weights":
+        executable = graph.compile([px, pg, pw], ts.conv2d_weights_gradient(pg, px, pw, stride=2))
+        got, expected = executable.run(x, g, w), reference.weights_gradient(x, g, (5, 5), (2, 2), UNIT, [(0, 0)] * 2)
+        assert_filtered(executable)
+    elif part == "filter":
+        executable = graph.compile([px, pw], ts.conv2d(px, pw, stride=2))
+        got, expected = executable.run(x, w), reference.conv(x, w, (2, 2), UNIT, [(0, 0)] * 2)
+    else:
+        executable = graph.compile([pg, pw, px], ts.conv2d_data_gradient(pg, pw, px, stride=2))
+        got, expected = executable.run(g, w, x), reference.data_gradient(g, w, (48, 48), (2, 2), UNIT, [(0, 0)] * 2)
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_many_channels() -> None:

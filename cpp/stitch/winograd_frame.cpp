@@ -1,0 +1,151 @@
+// Transforms, tiles and the staged data of minimal filtering.
+// See winograd_frame.h.
+#include "stitch/winograd_frame.h"
+
+#include <algorithm>
+
+#include "ops/indexing_rules.h"
+
+namespace topstitch::stitch {
+
+using loopir::no_value;
+using loopir::ScalarOp;
+using loopir::ValueId;
+
+namespace {
+
+constexpr std::int64_t line = 16;  // elements of a cache line
+
+}  // namespace
+
+// The sum of a tile runs over taps, or over places.
+WinogradFrame::WinogradFrame(const Program& program, const Partition& partition, const Region& region,
+                             const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, LoweredRegion& result,
+                             SharedScratch& shared)
+    : ContractionFrame(program, partition, region, schedule, in_place, result, shared),
+      filter_(*tiling_.winograd),
+      down_(filter_transforms(filter_.of_weights ? filter_.down.places : filter_.down.taps)),
+      across_(filter_transforms(filter_.of_weights ? filter_.across.places : filter_.across.taps)),
+      channels_(extent({filter_.channel})),
+      depth_(Dim(filter_.phases()) * channels_),
+      images_(extent(filter_.images)),
+      tiles_down_(ceil_div(extent({filter_.down.place}), filter_.down.places)),
+      tiles_across_(ceil_div(extent({filter_.across.place}), filter_.across.places)) {}
+
+std::int64_t WinogradFrame::odd_lines(std::int64_t elements) {
+    const std::int64_t lines = ceil_div(elements, line);
+    return (lines % 2 == 0 ? lines + 1 : lines) * line;
+}
+
+LoweredKernel WinogradFrame::write_stage(const std::string& name) {
+    shared_.stage = static_cast<int>(result_.scratch.size());
+    const Indices positions = over_region(access(contraction_).positions, region_.members.at(contraction_));
+    const Index at = begin_loop("at", {"at", images_ * stage_down(), true});
+    const Index across = begin_loop("across", {"across", stage_across()});
+    const Index phase = begin_loop("phase", {"phase", Dim(filter_.phases())});
+    const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+    const int stage = scratch_buffer("stage", shared_.stage, type_, stage_size(), true);
+    std::fill(vars_.begin(), vars_.end(), Index(0));
+    bind(filter_.images, floor_div(at, stage_down()));
+    bind(filter_.channel, channel);
+    forget_values();
+    Indices where(2);
+    // Nothing is read that no window reaches: what is not finite there would spread.
+    ValueId read = no_value;
+    const auto find = [&](const MinimalFilter::Axis& axis, const Index& digit, const Dim& digits,
+                          const Index& its_phase) {
+        const Index& position = positions[static_cast<std::size_t>(axis.position)];
+        const Index from_first = digit * Dim(axis.steps) + its_phase;
+        const Dim count = position.upper_bound() - position.lower_bound() + 1;
+        where[static_cast<std::size_t>(axis.position)] = from_first + Index(position.lower_bound());
+        if (!(digits * Dim(axis.steps) == count)) {
+            read = ops::both(b_, read, b_.op(ScalarOp::lt, b_.index_value(from_first), b_.index_value(Index(count))));
+        }
+    };
+    find(filter_.down, mod(at, stage_down()), stage_down(), phase_down(phase));
+    find(filter_.across, across, stage_across(), phase_across(phase));
+    ValueId value = window_element(where);
+    if (read != no_value) value = b_.select(read, value, b_.constant(0, type_));
+    b_.store(stage, (at * stage_across() + across) * depth_ + phase * channels_ + channel, value);
+    close(4);
+    return finish(name);
+}
+
+Index WinogradFrame::position_of_tap(const MinimalFilter::Axis& axis, int tap, const Index& phase) const {
+    return Index(tap * axis.steps) + phase;
+}
+
+ValueId WinogradFrame::bind_taps(const Index& down, const Index& across) {
+    const auto bind_tap = [this](const MinimalFilter::Axis& axis, const Index& position) {
+        const Dim taps = extent({axis.tap});
+        bind(axis.tap, axis.flipped ? Index(taps - 1) - position : position);
+        return below(position, taps, axis.steps);
+    };
+    const ValueId exists = bind_tap(filter_.down, down);
+    return ops::both(b_, exists, bind_tap(filter_.across, across));
+}
+
+ValueId WinogradFrame::combination(const std::vector<double>& factors, const std::vector<ValueId>& terms) {
+    ValueId sum = no_value;
+    for (std::size_t k = 0; k < terms.size(); ++k) {
+        if (factors[k] == 0) continue;
+        if (sum != no_value && factors[k] == -1) {
+            sum = b_.sub(sum, terms[k]);
+            continue;
+        }
+        const ValueId term = factors[k] == 1 ? terms[k] : b_.mul(terms[k], b_.constant(factors[k], type_));
+        sum = sum == no_value ? term : b_.add(sum, term);
+    }
+    return sum;
+}
+
+WinogradFrame::Grid WinogradFrame::transform(const Matrix& down, const Grid& grid, const Matrix& across) {
+    Grid columns(grid.size());
+    for (std::size_t y = 0; y < grid.size(); ++y) {
+        for (const std::vector<double>& row : across) columns[y].push_back(combination(row, grid[y]));
+    }
+    Grid result(down.size());
+    for (std::size_t y = 0; y < down.size(); ++y) {
+        for (std::size_t x = 0; x < across.size(); ++x) {
+            std::vector<ValueId> column;
+            for (const std::vector<ValueId>& row : columns) column.push_back(row[x]);
+            result[y].push_back(combination(down[y], column));
+        }
+    }
+    return result;
+}
+
+Index WinogradFrame::begin_tiles(const Index& first, const std::optional<Index>& limit) {
+    const Index tile = begin_loop("tile", {"tile", Dim(filter_.tiles)}, limit);
+    const Index all = first + tile;
+    tile_across_ = mod(all, tiles_across_);
+    const Index row = floor_div(all, tiles_across_);
+    tile_down_ = mod(row, tiles_down_);
+    image_ = floor_div(row, tiles_down_);
+    return tile;
+}
+
+ValueId WinogradFrame::place_exists(const Index& down, const Index& across) {
+    return ops::both(b_, below(down, extent({filter_.down.place}), filter_.down.places),
+                     below(across, extent({filter_.across.place}), filter_.across.places));
+}
+
+void WinogradFrame::transform_staged(const Index& depth, ValueId guard, int buffer, std::int64_t step,
+                                     const Index& at) {
+    Grid grid(static_cast<std::size_t>(filter_tile));
+    for (int y = 0; y < filter_tile; ++y) {
+        const Index down = image_ * stage_down() + place_down(y);
+        for (int x = 0; x < filter_tile; ++x) {
+            const Index pixel = down * stage_across() + place_across(x);
+            grid[static_cast<std::size_t>(y)].push_back(b_.load(stage_, pixel * depth_ + depth, guard));
+        }
+    }
+    const Grid transformed = transform(down_.positions, grid, across_.positions);
+    for (int y = 0; y < filter_tile; ++y) {
+        for (int x = 0; x < filter_tile; ++x) {
+            b_.store(buffer, Index((y * filter_tile + x) * step) + at, value_at(transformed, y, x));
+        }
+    }
+}
+
+}  // namespace topstitch::stitch
