@@ -63,24 +63,21 @@ public:
     LoweredKernel write_product(const std::string& name) {
         const Dim all = all_tiles();
         const bool whole = all.is_known() && all.value() % filter_.tiles == 0;
-        first_ = begin_loop("block", {"block", ceil_div(all, filter_.tiles), true}) * Dim(filter_.tiles);
+        const Dim column_tiles = ceil_div(column_panels_, tiling_.column_panels);
+        const Index at = begin_loop("at", {"at", ceil_div(all, filter_.tiles) * column_tiles, true});
+        first_ = floor_div(at, column_tiles) * Dim(filter_.tiles);
+        first_panel_ = mod(at, column_tiles) * Dim(tiling_.column_panels);
         if (!whole) limit_ = Index(all) - first_;
-        stage_ = stage_buffer();
-        filter_buffer_ = scratch_buffer("filter", shared_.columns, type_, filter_size(), false);
-        panels_ = ceil_div(filter_.tiles, tiling_.panel_rows);
-        row_step_ = ceil_div(depth_.value(), line) * line;
-        if (row_step_ % page == 0) row_step_ += line;
-        data_step_ = odd_lines(panels_ * tiling_.panel_rows * row_step_);
-        sums_step_ = odd_lines(panels_ * tiling_.panel_rows * tiling_.panel_columns());
-        data_ = local_buffer("data", type_, Dim(tile_size * data_step_));
-        sums_ = local_buffer("sums", type_, Dim(tile_size * sums_step_));
-        const Index tile = begin_tiles(first_, limit_);
-        const Index channel = begin_loop("channel", {"channel", depth_, false, true, 1});
-        transform_staged(channel, no_value, data_, data_step_, tile * Dim(row_step_) + channel);
-        close(2);
-        fill_last_panel();
-        column_panel_ = begin_loop("column_panel", {"column_panel", column_panels_});
+        make_buffers();
+        count_panels();
+        if (in_parts()) first_channel_ = begin_loop("part", {"part", parts()}) * Dim(filter_.channels_together);
+        transform_data();
+        begin_column_panels();
         multiply();
+        if (in_parts()) {
+            close(2);
+            begin_column_panels();
+        }
         transform_sums();
         close(2);
         return finish(name);
@@ -88,46 +85,83 @@ public:
 
 private:
     Dim filter_size() const { return Dim(tile_size) * column_panels_ * depth_ * Dim(tiling_.panel_columns()); }
+    // The channels of a block: some of them after others, while the sums wait.
+    Dim parts() const { return floor_div(depth_, Dim(filter_.channels_together)); }
+    bool in_parts() const { return !(parts() == Dim(1)); }
 
-    // With rows that nobody looks at. Only the last block may have fewer tiles than fill its panels.
-    void fill_last_panel() {
+    void make_buffers() {
+        stage_ = stage_buffer();
+        filter_buffer_ = scratch_buffer("filter", shared_.columns, type_, filter_size(), false);
+        row_step_ = ceil_div(filter_.channels_together, line) * line;
+        if (row_step_ % page == 0) row_step_ += line;
+        data_step_ = odd_lines(filter_.tiles * row_step_);
+        panel_step_ = filter_.tiles * tiling_.panel_columns();
+        sums_step_ = odd_lines((in_parts() ? tiling_.column_panels : 1) * panel_step_);
+        data_ = local_buffer("data", type_, Dim(tile_size * data_step_));
+        sums_ = local_buffer("sums", type_, Dim(tile_size * sums_step_));
+    }
+
+    void begin_column_panels() {
+        column_panel_ = begin_loop("column_panel", {"column_panel", Dim(tiling_.column_panels)},
+                                   Index(column_panels_) - first_panel_);
+    }
+
+    // Only the last block may have fewer tiles than fill its panels.
+    void count_panels() {
         if (!limit_) return;
-        const Index tiles =
-            Index::value(b_.op(ScalarOp::min, b_.index_value(*limit_), b_.index_value(Index(filter_.tiles))));
-        panels_here_ = floor_div(tiles + Index(tiling_.panel_rows - 1), Dim(tiling_.panel_rows));
-        const Index row =
-            begin_loop("rest", {"rest", Dim(tiling_.panel_rows - 1)}, *panels_here_ * Dim(tiling_.panel_rows) - tiles);
+        tiles_here_ = Index::value(b_.op(ScalarOp::min, b_.index_value(*limit_), b_.index_value(Index(filter_.tiles))));
+        panels_here_ = floor_div(*tiles_here_ + Index(tiling_.panel_rows - 1), Dim(tiling_.panel_rows));
+    }
+
+    void transform_data() {
+        const LoopSpec channels{"channel", Dim(filter_.channels_together), false, true, 1};
+        const Index tile = begin_tiles(first_, limit_);
+        const Index channel = begin_loop("channel", channels);
+        transform_staged(first_channel_ + channel, no_value, data_, data_step_, tile * Dim(row_step_) + channel);
+        close(2);
+        if (!limit_) return;
+        // Rows that nobody looks at.
+        const Index row = begin_loop("rest", {"rest", Dim(tiling_.panel_rows - 1)},
+                                     *panels_here_ * Dim(tiling_.panel_rows) - *tiles_here_);
         const Index place = begin_loop("place", {"place", Dim(tile_size)});
-        const Index channel = begin_loop("channel", {"channel", depth_, false, true, 1});
-        b_.store(data_, place * Dim(data_step_) + (tiles + row) * Dim(row_step_) + channel, b_.constant(0, type_));
+        const Index lane = begin_loop("channel", channels);
+        b_.store(data_, place * Dim(data_step_) + (*tiles_here_ + row) * Dim(row_step_) + lane, b_.constant(0, type_));
         close(3);
     }
 
     void multiply() {
         const Index place = begin_loop("place", {"place", Dim(tile_size)});
-        const Index panel = begin_loop("panel", {"panel", Dim(panels_)}, panels_here_);
+        const Index panel = begin_loop("panel", {"panel", Dim(tiling_.row_panels)}, panels_here_);
         const auto [i, j] =
             begin_panel(tiling_.panel_rows, tiling_.panel_columns(), tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = panel * Dim(tiling_.panel_rows) + i;
-        const ValueId value = sum_of_products(type_, depth_, std::nullopt, [&](const Index& k) {
-            const Index filter = (place * column_panels_ + column_panel_) * depth_ + k;
+        const auto product = [&](const Index& k) {
+            const Index filter = (place * column_panels_ + first_panel_ + column_panel_) * depth_ + first_channel_ + k;
             return b_.mul(b_.load(data_, place * Dim(data_step_) + row * Dim(row_step_) + k),
                           b_.load(filter_buffer_, filter * Dim(tiling_.panel_columns()) + j));
-        });
-        b_.store(sums_, place * Dim(sums_step_) + row * Dim(tiling_.panel_columns()) + j, value);
+        };
+        ValueId value = sum_of_products(type_, Dim(filter_.channels_together), std::nullopt, product);
+        const Index at = sums_offset(row, j) + place * Dim(sums_step_);
+        if (in_parts()) {
+            const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(first_channel_));
+            value = b_.add(b_.load(sums_, at, later), value);
+        }
+        b_.store(sums_, at, value);
         close(4);
+    }
+    Index sums_offset(const Index& row, const Index& j) const {
+        return (in_parts() ? column_panel_ * Dim(panel_step_) : Index(0)) + row * Dim(tiling_.panel_columns()) + j;
     }
 
     void transform_sums() {
         const Index tile = begin_tiles(first_, limit_);
         const Index j = begin_loop("j", {"j", Dim(tiling_.panel_columns()), false, true, 1});
-        const Index column = column_panel_ * Dim(tiling_.panel_columns()) + j;
+        const Index column = (first_panel_ + column_panel_) * Dim(tiling_.panel_columns()) + j;
         Grid grid(static_cast<std::size_t>(filter_tile));
         for (int y = 0; y < filter_tile; ++y) {
             for (int x = 0; x < filter_tile; ++x) {
                 const Index place = Index((y * filter_tile + x) * sums_step_);
-                grid[static_cast<std::size_t>(y)].push_back(
-                    b_.load(sums_, place + tile * Dim(tiling_.panel_columns()) + j));
+                grid[static_cast<std::size_t>(y)].push_back(b_.load(sums_, place + sums_offset(tile, j)));
             }
         }
         const Grid results = transform(down_.outputs, grid, across_.outputs);
@@ -157,10 +191,11 @@ private:
     }
 
     Dim column_panels_;
-    Index first_ = 0, column_panel_ = 0;
-    std::optional<Index> limit_, panels_here_;  // of the tiles in a block, and their panels, when there may be fewer
-    std::int64_t panels_ = 1;                   // of tiles
-    std::int64_t row_step_ = 1, data_step_ = 1, sums_step_ = 1;  // from tile to tile, and from place to place
+    Index first_ = 0, first_panel_ = 0, first_channel_ = 0, column_panel_ = 0;
+    std::optional<Index> limit_;                     // of the tiles in a block, when there may be fewer;
+    std::optional<Index> tiles_here_, panels_here_;  // then, of this one
+    // From tile to tile, from panel to panel, and from place to place.
+    std::int64_t row_step_ = 1, panel_step_ = 1, data_step_ = 1, sums_step_ = 1;
     int filter_buffer_ = -1, data_ = -1, sums_ = -1;
 };
 

@@ -61,7 +61,9 @@ struct MinimalFilter {
     bool of_weights = false;  // taps are the results, and the sum is over places; else the other way round
     loopir::VarId channel = -1;
     std::vector<loopir::VarId> images;  // the other variables that go with the places
-    std::int64_t tiles = 1;             // in a block, whose transforms are in the cache together
+    // In a block, whose transforms are in the cache together: tiles, and channels of all phases, which divide these.
+    std::int64_t tiles = 1;
+    std::int64_t channels_together = 1;
     int phases() const { return down.steps * across.steps; }
 };
 

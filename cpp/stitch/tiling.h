@@ -97,7 +97,6 @@ private:
     std::optional<MinimalFilter> find_filter(const Tiling& classified, bool of_weights) const;
     double count_tiles(const MinimalFilter& filter) const;
     double direct_products(const MinimalFilter& filter, double columns) const;
-    bool saves_products(const MinimalFilter& filter, double columns) const;
     int rows_of_panel(std::int64_t rows, int vectors) const;
     std::optional<Tiling> choose_winograd(const Tiling& classified) const;
     std::optional<Tiling> choose_filter(Tiling tiling) const;

@@ -17,14 +17,18 @@ constexpr std::int64_t max_depth = 512;          // channels, times phases: erro
 constexpr std::int64_t min_side = 16;            // channels, and columns
 constexpr double min_multiplications = 1 << 22;  // of the direct sum
 constexpr double existing_share = 25.0 / 36;     // of products, where not all exist: 5 taps in 2 phases of 3
-constexpr double worth_transforming = 0.72;      // of the direct products, at most
-constexpr double cost_of_transforms = 2;         // for each multiplication, with what they read and write
-constexpr double worth_streaming = 0.59;         // the same when the filter is read from beyond the second-level cache
-constexpr double cost_of_filter = 2;             // of reading it again, in tiles
-constexpr std::int64_t min_panel_of_weights = 10;  // sums in registers: fewer do not hide the latency
-constexpr std::int64_t tiles_together = 32;        // longer sums have larger errors, shorter ones wait for memory
-constexpr double worth_of_weights = 0.8;           // of the direct products, at most
-constexpr double share_of_cache = 0.6;             // for sums and transforms
+constexpr double worth_transforming = 0.8;       // of the direct products, at most
+constexpr double share_of_cache = 0.7;           // of the second level, for sums and transforms
+constexpr double share_beside_filter = 0.125;    // which stays there too
+// Costs are counted in multiplications of the product.
+constexpr double cost_of_transforms = 2;            // for each of theirs, with what they read and write
+constexpr double cost_of_filter = 0.5;              // of an element that is read in the second-level cache
+constexpr double cost_of_far_filter = 10;           // and beyond it
+constexpr double cost_of_sums = 8;                  // of one that waits for more channels, at each visit
+constexpr std::int64_t min_channels_together = 32;  // of those visits
+constexpr std::int64_t min_panel_of_weights = 10;   // sums in registers: fewer do not hide the latency
+constexpr std::int64_t tiles_together = 32;         // longer sums have larger errors, shorter ones wait for memory
+constexpr double share_of_cache_of_weights = 0.6;
 
 }  // namespace
 
@@ -105,22 +109,6 @@ double TilingChooser::direct_products(const MinimalFilter& filter, double column
            size(filter.down.tap) * size(filter.across.tap) * (all_exist ? 1 : existing_share);
 }
 
-// The transforms have as many multiplications as additions; the direct sum has one of each for every tap that exists.
-bool TilingChooser::saves_products(const MinimalFilter& filter, double columns) const {
-    const double direct = direct_products(filter, columns);
-    const double channels = static_cast<double>(extent(filter.channel).value()) * filter.phases();
-    const double tiles = count_tiles(filter);
-    constexpr double n = filter_tile;
-    const double results = n * n * filter.across.places + n * filter.down.places * filter.across.places;
-    const double taps = n * filter.down.taps * filter.across.taps + n * n * filter.down.taps;
-    const double transforms = tiles * channels * 2 * n * n * n + tiles * columns * results + channels * columns * taps;
-    const double filter_bytes = n * n * channels * columns * sizeof(float);
-    const double worth =
-        filter_bytes <= static_cast<double>(machine_.l2_bytes) / 2 ? worth_transforming : worth_streaming;
-    return direct >= min_multiplications &&
-           tiles * n * n * channels * columns + cost_of_transforms * transforms < worth * direct;
-}
-
 std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) const {
     for (const bool of_weights : {false, true}) {
         const std::optional<MinimalFilter> filter = find_filter(classified, of_weights);
@@ -135,33 +123,69 @@ std::optional<Tiling> TilingChooser::choose_winograd(const Tiling& classified) c
     return std::nullopt;
 }
 
+// The parallel loop goes over blocks of tiles and over tiles of columns. The data's transforms of a block stay in the
+// cache, those of some channels after those of others where they would not fit; then so do the sums of all columns.
 std::optional<Tiling> TilingChooser::choose_filter(Tiling tiling) const {
     MinimalFilter& filter = *tiling.winograd;
     const std::int64_t depth = extent(filter.channel).value() * filter.phases();
-    if (depth > max_depth || !saves_products(filter, static_cast<double>(count(tiling.columns)))) return std::nullopt;
+    const std::int64_t columns = count(tiling.columns);
+    if (depth > max_depth) return std::nullopt;
     // In lanes runs a variable along which the filter is the same kind of thing.
     std::stable_partition(tiling.columns.begin(), tiling.columns.end(),
                           [this](VarId var) { return deciding_[static_cast<std::size_t>(var)]; });
     tiling.one_block = true;
     tiling.block = count(tiling.reduce);
+    constexpr double n = filter_tile;
     const auto all = static_cast<std::int64_t>(count_tiles(filter));
     const std::int64_t most = (machine_.vector_registers - 4) / tiling.panel_vectors;
-    const std::int64_t panels = ceil_div(all, most);
-    tiling.panel_rows = static_cast<int>(ceil_div(all, panels));
-    // The transforms of the data and of the sums of a block stay in the second-level cache.
-    const std::int64_t panel_bytes =
-        tiling.panel_rows * filter_tile * filter_tile * (depth + tiling.panel_columns()) * 4;
-    double best = 0;
-    for (std::int64_t taken = 1; taken <= panels && (taken == 1 || taken * panel_bytes <= machine_.l2_bytes / 2);
-         ++taken) {
-        const std::int64_t turns = ceil_div(ceil_div(panels, taken), machine_.threads);
-        const double balance = static_cast<double>(panels) / static_cast<double>(turns * taken * machine_.threads);
-        const auto tiles = static_cast<double>(taken * tiling.panel_rows);
-        const double reuse = tiles / (tiles + cost_of_filter);
-        if (balance * reuse <= best) continue;
-        best = balance * reuse;
-        tiling.row_panels = taken;
+    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
+    const double l2_bytes = static_cast<double>(machine_.l2_bytes);
+    const double filter_bytes = n * n * static_cast<double>(depth * columns) * sizeof(float);
+    const bool is_near = filter_bytes <= l2_bytes / 2;
+    const double read = is_near ? cost_of_filter : cost_of_far_filter;
+    const double share = is_near ? share_beside_filter : share_of_cache;
+    const double results = n * n * filter.across.places + n * filter.down.places * filter.across.places;
+    const double taps = n * filter.down.taps * filter.across.taps + n * n * filter.down.taps;
+    // Panels hang over the edge either way.
+    const double direct = direct_products(filter, static_cast<double>(column_panels * tiling.panel_columns()));
+    const auto threads = static_cast<double>(machine_.threads);
+    double best =
+        (worth_transforming * direct - cost_of_transforms * static_cast<double>(depth * columns) * taps) / threads;
+    bool found = false;
+    const auto consider = [&](std::int64_t together, std::int64_t across, std::int64_t panels) {
+        const std::int64_t tiles_of_columns = ceil_div(column_panels, across);
+        std::int64_t blocks = ceil_div(all, panels * most);
+        if (tiles_of_columns == 1) blocks = std::min(ceil_div(blocks, machine_.threads) * machine_.threads, all);
+        const std::int64_t tiles = ceil_div(all, blocks);
+        const std::int64_t rows = ceil_div(tiles, ceil_div(tiles, most));
+        const std::int64_t turns = ceil_div(blocks * tiles_of_columns, machine_.threads);
+        const auto wide = static_cast<double>(across * tiling.panel_columns());
+        const auto deep = static_cast<double>(depth);
+        const double visits = together == depth ? 0 : deep / static_cast<double>(together);
+        const auto high = static_cast<double>(ceil_div(tiles, rows) * rows);
+        const double products = n * n * (high * deep + read * deep + cost_of_sums * high * visits) * wide;
+        const double transforms = high * (deep * 2 * n * n * n + wide * results);
+        const double cost = static_cast<double>(turns) * (products + cost_of_transforms * transforms);
+        if (cost >= best) return;
+        best = cost;
+        found = true;
+        tiling.panel_rows = static_cast<int>(rows);
+        tiling.row_panels = ceil_div(tiles, rows);
+        tiling.column_panels = across;
+        filter.channels_together = together;
+    };
+    for (std::int64_t together = depth; together >= min_channels_together || together == depth; together /= 2) {
+        for (std::int64_t across = together == depth ? column_panels : 1; across <= column_panels; ++across) {
+            const std::int64_t waiting = together == depth ? 1 : across;
+            const std::int64_t tile_bytes =
+                filter_tile * filter_tile * (together + waiting * tiling.panel_columns()) * 4;
+            const auto fitting = static_cast<std::int64_t>(share * l2_bytes) / tile_bytes / most;
+            for (std::int64_t panels = 1; panels <= std::clamp<std::int64_t>(fitting, 1, ceil_div(all, most)); ++panels)
+                consider(together, across, panels);
+        }
+        if (together % 2 != 0) break;
     }
+    if (!found || direct < min_multiplications) return std::nullopt;
     filter.tiles = tiling.row_panels * tiling.panel_rows;
     // A tile has several results, for each of which what finishes it would be written out.
     if (!is_contiguous({tiling.columns.back()}) || !finished_in_registers(tiling)) order_finish(tiling);
@@ -194,14 +218,14 @@ std::optional<Tiling> TilingChooser::choose_filter_gradient(Tiling tiling) const
     filter.tiles = tiles_together;
     // Panels hang over the edge either way.
     const double direct = direct_products(filter, static_cast<double>(column_panels * tiling.panel_columns()));
-    double best = worth_of_weights * direct / static_cast<double>(machine_.threads);
+    double best = worth_transforming * direct / static_cast<double>(machine_.threads);
     bool found = false;
     for (std::int64_t down = 1; down <= row_panels; ++down) {
         for (std::int64_t across = 1; across <= column_panels; ++across) {
             const auto high = static_cast<double>(down * tiling.panel_rows);
             const auto wide = static_cast<double>(across * tiling.panel_columns());
             const double bytes = n * n * (high * wide + tiles_together * (high + wide)) * sizeof(float);
-            if (bytes > share_of_cache * static_cast<double>(machine_.l2_bytes)) break;
+            if (bytes > share_of_cache_of_weights * static_cast<double>(machine_.l2_bytes)) break;
             const std::int64_t parts = ceil_div(row_panels, down) * ceil_div(column_panels, across);
             const int splits = parts % machine_.threads == 0 ? 1 : machine_.threads;
             const double work =
