@@ -97,10 +97,8 @@ public:
         first_outer_ = (split_ * share + block_) * Dim(tiling_.block / inner_);
         first_reduced_ = first_outer_ * Dim(inner_);
         first_step_ = tiling_.pairs ? (split_ * share + block_) * Dim(block_steps()) : first_reduced_;
-        if (tiling_.factors == Tiling::Factors::packed) {
-            if (!rows_.once && !is_staged(rows_)) pack_in_tile(rows_);
-            if (!columns_.once && !is_staged(columns_)) pack_in_tile(columns_);
-        }
+        if (is_packed_here(rows_)) pack_in_tile(rows_);
+        if (is_packed_here(columns_) && !packs_by_panel()) pack_in_tile(columns_);
         if (tiling_.factors == Tiling::Factors::streamed) {
             multiply_streaming();
         } else {
@@ -289,20 +287,26 @@ private:
         Index row_panel = 0;
         if (tiling_.rows_outside) row_panel = begin_panels("row_panel", rows_);
         const Index column_panel = begin_panels("column_panel", columns_);
+        if (packs_by_panel()) {
+            columns_.buffer = local_buffer(columns_.name, packed_type_, packed_depth(columns_) * Dim(columns_.panel));
+            pack(columns_, 0, columns_.first_panel + column_panel, first_reduced_, 0, Dim(block_steps()), step_limit());
+        }
         if (!tiling_.rows_outside) row_panel = begin_panels("row_panel", rows_);
         const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);
         const Index row = (rows_.first_panel + row_panel) * Dim(rows_.panel) + i;
         const Index column = (columns_.first_panel + column_panel) * Dim(columns_.panel) + j;
-        const bool in_place = tiling_.factors == Tiling::Factors::in_place;
+        const bool in_place = reads_in_place(columns_);
         if (tiling_.staged() || in_place) {
             bind(tiling_.rows, clamped(rows_, row));
             bind(tiling_.columns, column);
         }
         const ValueId value = sum_over_block([&](const Index& k) {
-            if (in_place) bind(tiling_.reduce, k);
+            if (in_place) bind(tiling_.reduce, first_reduced_ + k);
             const auto value_of = [&](Side& side, int number, const Index& panel, const Index& element) {
-                if (in_place) return factor(side.factor);
-                return is_staged(side) ? staged_value() : packed_value(side, number, panel, element, k);
+                if (reads_in_place(side)) return factor(side.factor);
+                if (is_staged(side)) return staged_value();
+                const bool alone = &side == &columns_ && packs_by_panel();
+                return packed_value(side, number, alone ? Index(0) : panel, element, k);
             };
             const ValueId left = value_of(rows_, shared_.rows, row_panel, i);
             const ValueId right = value_of(columns_, shared_.columns, column_panel, j);
@@ -400,6 +404,15 @@ private:
         bool first = true;       // of its position
     };
 
+    bool is_packed_here(const Side& side) const { return !reads_in_place(side) && !side.once && !is_staged(side); }
+    // A panel of columns is packed when the rows are about to meet it, so that it is in the first cache.
+    bool packs_by_panel() const {
+        return is_packed_here(columns_) && !tiling_.rows_outside && !is_packed_in_vectors(columns_);
+    }
+    bool reads_in_place(const Side& side) const {
+        const bool columns = tiling_.factors == Tiling::Factors::columns_in_place && side.factor == columns_.factor;
+        return tiling_.factors == Tiling::Factors::in_place || tiling_.factors == Tiling::Factors::streamed || columns;
+    }
     bool is_staged(const Side& side) const { return tiling_.staged() && side.factor == 0; }
 
     void find_stage() {

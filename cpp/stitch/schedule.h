@@ -71,9 +71,10 @@ struct MinimalFilter {
 struct Tiling {
     // How the factors get into registers, panel by panel unless they are streamed.
     enum class Factors : std::uint8_t {
-        packed,    // copied in the order in which the innermost loop reads them
-        in_place,  // read where they are: both fit into the first caches
-        streamed,  // few rows: some rows of the column factor side by side, once through it
+        packed,            // copied in the order in which the innermost loop reads them
+        in_place,          // read where they are: both fit into the first caches
+        columns_in_place,  // few rows, which are packed: the columns pass by once
+        streamed,          // fewer rows: some rows of the column factor side by side, once through it
     };
     // Variables of the region, the most significant first: rows are what one factor alone depends on, columns what the
     // other alone does.

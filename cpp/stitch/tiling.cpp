@@ -19,26 +19,13 @@ constexpr std::int64_t min_packed_rows = 24;
 constexpr std::int64_t min_rows_of_invariant = 4;  // when it is packed once, in front of a loop
 constexpr std::int64_t min_reduce = 16;
 constexpr std::int64_t min_multiplications = std::int64_t{32} * 32 * 32;
-constexpr std::int64_t max_one_block = 1024;  // a reduced axis up to here is not cut into blocks
-constexpr std::int64_t max_block = 256;
-constexpr std::int64_t max_long_block = 2048;  // and these, where there are many rows
-constexpr std::int64_t min_rows_of_long_blocks = 1024;
-constexpr std::int64_t min_rows_of_a_tile = 48;  // while which the columns stream past
-constexpr std::int64_t block_alignment = 16;
-constexpr std::int64_t min_reduce_of_waiting = 256;  // for results that are finished tile by tile
-constexpr std::int64_t min_panels_in_row = 8;        // of those
-constexpr double max_register_cost = 8;              // of what the sums go through while they fill the registers
-constexpr std::int64_t max_sum_columns = 256;        // of a tile whose sums wait in memory
-constexpr std::int64_t streamed_block = 8;           // rows of the column factor that are read side by side
-constexpr std::int64_t streamed_sums = 4096;         // of a tile: they stay in the first-level cache
-constexpr std::int64_t max_streamed_rows = 8;        // rows of registers in streamed products
+constexpr double max_register_cost = 8;        // of what the sums go through while they fill the registers
+constexpr std::int64_t streamed_block = 8;     // rows of the column factor that are read side by side
+constexpr std::int64_t streamed_sums = 4096;   // of a tile: they stay in the first-level cache
+constexpr std::int64_t max_streamed_rows = 8;  // rows of registers in streamed products
 constexpr std::int64_t min_batched_columns = 64;
 constexpr std::int64_t min_panel_sums = 10;       // fewer do not hide the latency of multiply-adds
 constexpr double max_cost_of_wide_panels = 0.96;  // of that of the usual ones, to be chosen
-constexpr std::int64_t worth_a_launch = 1 << 16;  // elements that may be packed again in the time of another launch
-constexpr std::int64_t worth_sharing = 1 << 19;   // multiplications of each thread
-constexpr std::int64_t max_uneven_tiles = 32;     // for each thread: with more, it matters little that they differ
-constexpr double worth_more_tiles = 0.96;         // of the time until the last thread is done
 
 }  // namespace
 
@@ -141,39 +128,6 @@ bool TilingChooser::finished_in_registers(const Tiling& tiling) const {
     return cost == 0 || (cost <= max_register_cost && is_contiguous(tiling.columns));
 }
 
-// Panels of a tile: at most so many, or fewer when the threads are then done earlier, if there is work enough.
-// `around`: so many times the tiles, each of the panels in a tile of the other side.
-std::int64_t TilingChooser::share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t most,
-                                  const Tiles& around) const {
-    const auto threads = static_cast<std::size_t>(machine_.threads);
-    const std::int64_t groups = std::max<std::int64_t>(count(tiling.batch), 1) * around.count();
-    const std::int64_t largest = std::min(most, panels);
-    const std::int64_t even = ceil_div(panels, ceil_div(panels, largest));
-    const bool many = groups * ceil_div(panels, largest) >= machine_.threads * max_uneven_tiles;
-    if (work / machine_.threads < worth_sharing || many) return even;
-    // Each thread takes the next tile as soon as it is free.
-    const auto last_is_done = [&](std::int64_t size) {
-        const Tiles tiles{panels, size};
-        std::vector<std::int64_t> done(threads, 0);
-        for (std::int64_t group = 0; group < groups; ++group) {
-            for (std::int64_t tile = 0; tile < tiles.count(); ++tile)
-                *std::min_element(done.begin(), done.end()) +=
-                    around.panels_of(group % around.count()) * tiles.panels_of(tile);
-        }
-        return static_cast<double>(*std::max_element(done.begin(), done.end()));
-    };
-    const std::int64_t least = std::max<std::int64_t>(std::min(largest / 2, groups * panels / machine_.threads), 1);
-    std::int64_t best = even;
-    double earliest = last_is_done(even);
-    for (std::int64_t size = largest; size >= least; --size) {
-        const double done = last_is_done(size);
-        if (done >= worth_more_tiles * earliest) continue;
-        best = size;
-        earliest = done;
-    }
-    return best;
-}
-
 // --- Products in general.
 
 std::optional<Tiling> TilingChooser::run() {
@@ -210,10 +164,7 @@ std::optional<Tiling> TilingChooser::run() {
         tiling.pairs = find_pairs();
         choose_panel(tiling, rows, columns);
         choose_blocks(tiling, rows, columns, reduce);
-        if (is_read_in_place(tiling, rows, columns, reduce)) {
-            tiling.factors = Tiling::Factors::in_place;
-            tiling.rows_once = tiling.columns_once = false;
-        }
+        choose_reading(tiling, rows, columns, reduce);
     }
     return tiling;
 }
@@ -316,96 +267,6 @@ void TilingChooser::choose_streamed(Tiling& tiling, std::int64_t rows, std::int6
     split(tiling, work, ceil_div(column_panels, tiling.column_panels), reduce);
 }
 
-void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
-    const std::int64_t bytes = packed_bytes(tiling);
-    const bool known =
-        std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
-    // Many rows are worth longer blocks: sums wait in memory less often.
-    const auto is_worth = [&](std::int64_t block) {
-        const std::int64_t fitting = machine_.l2_bytes / 4 / (bytes * block);
-        return rows >= min_rows_of_long_blocks && fitting >= min_rows_of_a_tile;
-    };
-    tiling.one_block = known && (reduce <= max_one_block || (reduce <= max_long_block && is_worth(reduce)));
-    const std::int64_t longest = is_worth(max_one_block) ? max_one_block : max_block;
-    const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(reduce, longest);
-    tiling.block = known ? ceil_div(reduce, blocks) : longest;
-    // Blocks begin with a whole pair, and with whole vectors of steps.
-    if (!tiling.one_block) tiling.block = ceil_div(tiling.block, block_alignment) * block_alignment;
-
-    tiling.in_registers = tiling.one_block && finished_in_registers(tiling);
-    const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
-    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
-    // The packed rows of a tile lie in a quarter of the second-level cache, or in half of it when there are several
-    // blocks, and the packed columns are read again for each tile.
-    const std::int64_t share_of_cache = machine_.l2_bytes / (tiling.one_block ? 4 : 2) / bytes;
-    const auto fit = [&](std::int64_t elements) { return std::max<std::int64_t>(share_of_cache / elements, 1); };
-    const std::int64_t most_rows = fit(tiling.panel_rows * tiling.block);
-    const std::int64_t work = rows * columns * reduce;
-    // With all rows in one tile the threads share the columns, which are packed once then.
-    const bool all_rows = row_panels <= most_rows && column_panels >= 2 * machine_.threads;
-    tiling.row_panels = all_rows ? row_panels : share(tiling, work, row_panels, most_rows, {1, 1});
-    const std::int64_t row_tiles = ceil_div(row_panels, tiling.row_panels);
-
-    const auto uses = [&](const std::vector<VarId>& batch) {
-        return ceil_div(count(tiling.batch), std::max<std::int64_t>(count(batch), 1));
-    };
-    const std::int64_t column_uses = row_tiles * uses(tiling.column_batch);
-    // A factor that is the same in all iterations of a loop is packed in front of it.
-    tiling.columns_once =
-        is_invariant_factor(1 - tiling.row_factor) || (column_uses - 1) * columns * reduce > worth_a_launch;
-    std::int64_t most_columns = column_panels;
-    if (!tiling.columns_once) most_columns = fit(tiling.panel_columns() * tiling.block);
-    if (!tiling.one_block) most_columns = std::min(most_columns, ceil_div(max_sum_columns, tiling.panel_columns()));
-    tiling.column_panels = share(tiling, work, column_panels, most_columns, {row_panels, tiling.row_panels});
-    const std::int64_t column_tiles = ceil_div(column_panels, tiling.column_panels);
-    split(tiling, work, row_tiles * column_tiles, reduce);
-    tiling.finished_in_tile = is_finished_in_tile(tiling, reduce);
-    if (tiling.finished_in_tile) tiling.in_registers = false;
-    const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
-    tiling.rows_once =
-        is_invariant_factor(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
-}
-
-// Factors that stay in the second-level cache need not be packed: if their elements cost nothing, lie side by side
-// along the columns, and panels fill these, so that nothing is read past an end.
-bool TilingChooser::is_read_in_place(const Tiling& tiling, std::int64_t rows, std::int64_t columns,
-                                     std::int64_t reduce) const {
-    const bool plain = compute_type(type_) == type_ && !tiling.pairs &&
-                       std::none_of(region_.members.begin(), region_.members.end(), [this](const auto& entry) {
-                           return entry.first != contraction_ && phases_.row.at(entry.first);
-                       });
-    const bool one_axis_each = tiling.rows.size() == 1 && tiling.columns.size() == 1 && tiling.reduce.size() == 1;
-    const bool whole_panels = extent(tiling.columns.back()).is_known() && columns % tiling.panel_columns() == 0;
-    if (!plain || !one_axis_each || !whole_panels || !columns_contiguous_ || !tiling.one_block) return false;
-    if (is_invariant_factor(0) || is_invariant_factor(1)) return false;  // packed in front of the loop
-    const auto bytes = static_cast<std::int64_t>(size_of(type_));
-    return tiling.splits == 1 && std::max(rows, columns) * reduce * bytes <= machine_.l2_bytes / 4;
-}
-
-// Registers hold short pieces of many rows. Where results are combined with others on the way out, these come from as
-// many places in memory, and lie in one set of the cache when rows are a power of two apart: sums that fit into the
-// second-level cache are finished row by row instead, if there is work enough in each to hide that.
-bool TilingChooser::is_finished_in_tile(const Tiling& tiling, std::int64_t reduce) const {
-    if (!tiling.one_block || tiling.splits > 1 || cost_of_results() == 0 || !is_contiguous(tiling.columns))
-        return false;
-    const std::int64_t sums =
-        tiling.row_panels * tiling.panel_rows * tiling.column_panels * std::int64_t{tiling.panel_columns()};
-    const auto bytes = static_cast<std::int64_t>(size_of(compute_type(type_)));
-    return reduce >= min_reduce_of_waiting && tiling.column_panels >= min_panels_in_row &&
-           sums * bytes <= machine_.l2_bytes / 3;
-}
-
-// Splits the reduced axis when there are fewer tiles than threads.
-void TilingChooser::split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const {
-    const std::int64_t batches = std::max<std::int64_t>(count(tiling.batch), 1);
-    const std::int64_t blocks = ceil_div(reduce, tiling.block);
-    if (batches * tiles >= machine_.threads || work / machine_.threads < worth_sharing) return;
-    const std::int64_t splits = ceil_div(machine_.threads, batches * tiles);
-    if (blocks < 2 * splits) return;
-    tiling.splits = static_cast<int>(splits);
-    tiling.one_block = tiling.in_registers = false;
-}
-
 std::optional<Tiling> choose_tiling(const Program& program, const Partition& partition, const Region& region,
                                     const StitchOptions& options, const Machine& machine) {
     return TilingChooser(program, partition, region, options, machine).run();
@@ -437,6 +298,7 @@ std::string str(const Tiling& tiling, const Region& region) {
     }
     if (tiling.staged()) text += tiling.row_factor == 0 ? ", windows in rows" : ", windows in lanes";
     if (tiling.factors == Tiling::Factors::in_place) text += ", read in place";
+    if (tiling.factors == Tiling::Factors::columns_in_place) text += ", columns read in place";
     if (tiling.factors == Tiling::Factors::streamed) text += ", streamed";
     if (tiling.finished_apart()) text += ", finished along memory";
     return text;

@@ -1,5 +1,6 @@
 // What the choice of tiles knows about a contraction: the class behind choose_tiling.
-// tiling.cpp is for products in general, tiling_window.cpp and tiling_winograd.cpp for factors behind a window.
+// tiling.cpp and tiling_blocks.cpp are for products in general, tiling_window.cpp and tiling_winograd.cpp for factors
+// behind a window.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +50,6 @@ private:
         std::int64_t count() const { return ceil_div(panels, size); }
         std::int64_t panels_of(std::int64_t tile) const { return std::min(size, panels - tile * size); }
     };
-    std::int64_t share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t most,
-                       const Tiles& around) const;
 
     // --- Products in general (tiling.cpp).
     void classify(Tiling& tiling) const;
@@ -60,8 +59,13 @@ private:
     void find_batches(Tiling& tiling) const;
     void choose_panel(Tiling& tiling, std::int64_t rows, std::int64_t columns) const;
     void choose_streamed(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+
+    // --- Their blocks (tiling_blocks.cpp).
+    std::int64_t share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t most,
+                       const Tiles& around) const;
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
-    bool is_read_in_place(const Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    bool is_readable(const Tiling& tiling, std::int64_t columns) const;
+    void choose_reading(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     bool is_finished_in_tile(const Tiling& tiling, std::int64_t reduce) const;
     void split(Tiling& tiling, std::int64_t work, std::int64_t tiles, std::int64_t reduce) const;
 

@@ -89,6 +89,22 @@ def test_small_factors_of_any_strides(left: Any, right: Any, dtype: str) -> None
     check(np.stack([a, -a])[:, :, : b.shape[0]], b)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("m", "n", "k"), [(24, 2592, 300), (64, 1024, 700), (61, 2304, 513), (70, 3040, 1111)])
+@pytest.mark.parametrize("rows", [np.s_[:], np.s_[::-1], np.s_[::2]])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_columns_that_few_rows_need(m: int, n: int, k: int, rows: Any, threads: int, dtype: str) -> None:
+    """They pass by where they are, in blocks of whole rows, and bias and activation come in the end."""
+    a, b = random((m, k), dtype), random((2 * k, n + 64), dtype, 1)[rows][:k, 32 : n + 32]
+    bias = random((n,), dtype, 2)
+    graph = ts.Graph()
+    x, w = graph.placeholder(a.shape, dtype), graph.placeholder(b.shape, dtype)
+    executable = graph.compile([x, w], ts.relu(x @ w + graph.constant(bias)), threads=threads)
+    wide = a.astype(np.float64) @ b.astype(np.float64) + bias
+    magnitude = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)) + np.abs(bias)
+    assert_sum_of_products(executable.run(a, b), np.maximum(wide, 0), magnitude, k + 1, str(executable.report()))
+
+
 def test_small_factors_that_do_not_change() -> None:
     """A row after the last panel reads what is there, and writes nothing."""
     graph = ts.Graph()
