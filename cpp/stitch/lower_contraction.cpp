@@ -261,7 +261,20 @@ private:
         side.buffer = local_buffer(side.name, packed_type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
         if (is_packed_in_vectors(side)) return pack_in_vectors(side);
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
-        pack(side, panel, side.first_panel + panel, first_reduced_, 0, Dim(block_steps()), step_limit());
+        pack_block(side, panel, side.first_panel + panel);
+        close(1);
+    }
+    // Beside a window, the last reduced variable has a loop of its own, along which the factor often lies.
+    void pack_block(Side& side, const Index& panel_in_buffer, const Index& panel) {
+        if (!tiling_.staged() || tiling_.inner_reduce == 0) {
+            return pack(side, panel_in_buffer, panel, first_reduced_, 0, Dim(block_steps()), step_limit());
+        }
+        const Dim last = extent({tiling_.reduce.back()});
+        const std::int64_t runs = inner_ / last.value();
+        std::optional<Index> limit = reduced_limit();
+        if (limit) limit = *limit * Dim(runs);
+        const Index run = begin_loop("run", {"run", Dim(tiling_.block / last.value())}, limit);
+        pack(side, panel_in_buffer, panel, first_reduced_, run * last, last, std::nullopt);
         close(1);
     }
 
@@ -289,7 +302,7 @@ private:
         const Index column_panel = begin_panels("column_panel", columns_);
         if (packs_by_panel()) {
             columns_.buffer = local_buffer(columns_.name, packed_type_, packed_depth(columns_) * Dim(columns_.panel));
-            pack(columns_, 0, columns_.first_panel + column_panel, first_reduced_, 0, Dim(block_steps()), step_limit());
+            pack_block(columns_, 0, columns_.first_panel + column_panel);
         }
         if (!tiling_.rows_outside) row_panel = begin_panels("row_panel", rows_);
         const auto [i, j] = begin_panel(rows_.panel, columns_.panel, tiling_.panel_rows, tiling_.panel_vectors);

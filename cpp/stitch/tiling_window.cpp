@@ -16,6 +16,7 @@ constexpr std::int64_t max_sums = 32 << 10;                     // of a tile who
 constexpr std::int64_t max_columns_inside = 4 << 10;            // elements of the columns of a tile inside its rows
 constexpr std::int64_t panels_of_a_tile = 64;
 constexpr std::int64_t tiles_for_each_thread = 4;
+constexpr std::int64_t panels_of_few_rows = 8;
 constexpr std::int64_t worth_sharing = 1 << 18;  // multiplications of each thread
 constexpr double loads_in_a_cycle = 2;
 constexpr double multiplications_in_a_cycle = 2;
@@ -340,7 +341,13 @@ void TilingChooser::choose_tiles(Tiling& tiling) const {
     std::int64_t row_tiles = ceil_div(row_panels, most_rows);
     std::int64_t column_tiles = ceil_div(column_panels, most_columns);
     const std::int64_t threads = machine_.threads;
-    if (work * batches / threads >= worth_sharing) {
+    // Few rows over a long sum meet columns that were packed for them alone.
+    const bool few_rows = tiling.row_factor == 0 && row_panels <= panels_of_few_rows && !tiling.one_block;
+    if (few_rows && batches == 1 && tiling.deciding_reduce == 0) {
+        tiling.columns_once = false;
+        row_tiles = 1;
+        column_tiles = column_panels % threads == 0 ? threads : column_tiles;
+    } else if (work * batches / threads >= worth_sharing) {
         const std::int64_t wanted =
             threads == 1 ? 1 : ceil_div(threads * tiles_for_each_thread, batches * column_tiles);
         if (batches * column_tiles % threads != 0) row_tiles = std::max(row_tiles, std::min(row_panels, wanted));
