@@ -130,6 +130,7 @@ struct ReduceBody {
     std::function<loopir::ValueId(ElementContext&, const Indices& at, const Indices& reduce)> exists;
     // When factor 0 slides a window over its operand: what `positions` gives is all that it makes of the variables in
     // there, so that iterations with equal positions share what is read. factors[0] is `element` at those positions.
+    // They run along the last axes of input 0, outside of which `element` is zero.
     struct Window {
         std::function<Indices(const OpView&, const Indices& at, const Indices& reduce)> positions;
         std::function<Value(ElementContext&, const Indices& at, const Indices& reduce, const Indices& positions)>

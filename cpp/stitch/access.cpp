@@ -289,6 +289,11 @@ private:
 
 }  // namespace
 
+Dim window_extent(const Program& program, const OpAccess& access, OpId op, int position) {
+    const Shape& shape = program.graph->type(program.graph->op(op).inputs[0]).shape;
+    return shape[shape.rank() - static_cast<int>(access.positions.size()) + position];
+}
+
 bool is_scalar_constant(const GraphData& graph, TensorRef ref) {
     const OpNode& node = graph.op(ref.op);
     return node.def->name == "constant" && std::get<NDArray>(node.attributes[0]).size() == 1;

@@ -72,6 +72,9 @@ std::vector<OpAccess> find_accesses(const Program& program, bool look_through);
 Index memory_offset(const Program& program, TensorRef ref, const Indices& at);
 Dim memory_size(const Program& program, TensorRef ref);
 
+// How far the operand behind a window goes along one of its positions.
+Dim window_extent(const Program& program, const OpAccess& access, OpId op, int position);
+
 // True for constants of one element, which kernels hold as immediates.
 bool is_scalar_constant(const GraphData& graph, TensorRef ref);
 

@@ -55,6 +55,11 @@ std::optional<MinimalFilter::Axis> TilingChooser::filter_axis(int number, bool o
     if (!steps.is_known() || steps.value() < 1 || steps.value() > max_steps) return std::nullopt;
     axis.taps = static_cast<int>(std::min(ceil_div(taps.value(), steps.value()), max_phase_taps + 1));
     if (taps.value() < min_taps || axis.taps > max_phase_taps) return std::nullopt;
+    // Some position lies inside the operand.
+    const Dim length = window_extent(program_, access(contraction_), contraction_, number);
+    const Dim lowest = position.lower_bound(), highest = position.upper_bound();
+    if (!length.is_known() || !lowest.is_known() || !highest.is_known()) return std::nullopt;
+    if (length.value() <= 0 || lowest.value() >= length.value() || highest.value() < 0) return std::nullopt;
     axis.flipped = tap_step == Dim(-1);
     axis.steps = static_cast<int>(steps.value());
     axis.places = filter_tile + 1 - axis.taps;

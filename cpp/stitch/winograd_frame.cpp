@@ -37,37 +37,75 @@ std::int64_t WinogradFrame::odd_lines(std::int64_t elements) {
     return (lines % 2 == 0 ? lines + 1 : lines) * line;
 }
 
+WinogradFrame::Staged WinogradFrame::staged(const MinimalFilter::Axis& axis, const Dim& digits) const {
+    const Indices positions = over_region(access(contraction_).positions, region_.members.at(contraction_));
+    const Index& position = positions[static_cast<std::size_t>(axis.position)];
+    Staged result;
+    result.lowest = position.lower_bound().value();
+    result.first = std::max<std::int64_t>(-result.lowest, 0);
+    result.last = std::min(window_extent(program_, access(contraction_), contraction_, axis.position).value() - 1,
+                           position.upper_bound().value()) +
+                  1 - result.lowest;
+    result.all = digits.value() * axis.steps;
+    return result;
+}
+
+Index WinogradFrame::stage_offset(const Index& image, const Index& down, const Index& across,
+                                  const Index& channel) const {
+    const auto digit = [](const MinimalFilter::Axis& axis, const Index& at) { return floor_div(at, Dim(axis.steps)); };
+    const auto phase = [](const MinimalFilter::Axis& axis, const Index& at) { return mod(at, Dim(axis.steps)); };
+    const Index pixel =
+        (image * stage_down() + digit(filter_.down, down)) * stage_across() + digit(filter_.across, across);
+    const Index its_phase = phase(filter_.down, down) * Dim(filter_.across.steps) + phase(filter_.across, across);
+    return pixel * depth_ + its_phase * channels_ + channel;
+}
+
+void WinogradFrame::store_zeros(int stage, const Index& image, const Index& down, const Index& across) {
+    const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+    b_.store(stage, stage_offset(image, down, across, channel), b_.constant(0, type_));
+    close(1);
+}
+
+// Inside the operand nothing is checked, so that channels can be turned into lanes in registers. The rows outside of it
+// belong to the first and the last one inside.
 LoweredKernel WinogradFrame::write_stage(const std::string& name) {
     shared_.stage = static_cast<int>(result_.scratch.size());
-    const Indices positions = over_region(access(contraction_).positions, region_.members.at(contraction_));
-    const Index at = begin_loop("at", {"at", images_ * stage_down(), true});
-    const Index across = begin_loop("across", {"across", stage_across()});
-    const Index phase = begin_loop("phase", {"phase", Dim(filter_.phases())});
-    const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
+    const Staged down = staged(filter_.down, stage_down());
+    const Staged across = staged(filter_.across, stage_across());
+    const Dim rows = down.last - down.first;
+    const Index at = begin_loop("at", {"at", images_ * rows, true});
     const int stage = scratch_buffer("stage", shared_.stage, type_, stage_size(), true);
+    const Index image = floor_div(at, rows);
+    const Index row = mod(at, rows);
+    const auto fill_rows = [&](std::int64_t first, std::int64_t count, const Index& beside) {
+        if (count == 0) return;
+        const ValueId here = b_.op(ScalarOp::eq, b_.index_value(row), b_.index_value(beside));
+        const ValueId limit = b_.select(here, b_.index_value(Index(count)), b_.index_value(Index(0)));
+        const Index outside = begin_loop("outside", {"outside", Dim(count)}, Index::value(limit));
+        store_zeros(stage, image, outside + Index(first), begin_loop("across", {"across", Dim(across.all)}));
+        close(2);
+    };
+    fill_rows(0, down.first, Index(0));
+    fill_rows(down.last, down.all - down.last, Index(rows - 1));
+    const Index here = row + Index(down.first);
+    const auto fill_edge = [&](std::int64_t first, std::int64_t count) {
+        if (count == 0) return;
+        store_zeros(stage, image, here, begin_loop("edge", {"edge", Dim(count)}) + Index(first));
+        close(1);
+    };
+    fill_edge(0, across.first);
+    fill_edge(across.last, across.all - across.last);
+    const Index inside = begin_loop("inside", {"inside", Dim(across.last - across.first)}) + Index(across.first);
+    const Index channel = begin_loop("channel", {"channel", channels_, false, true, 1});
     std::fill(vars_.begin(), vars_.end(), Index(0));
-    bind(filter_.images, floor_div(at, stage_down()));
+    bind(filter_.images, image);
     bind(filter_.channel, channel);
     forget_values();
     Indices where(2);
-    // Nothing is read that no window reaches: what is not finite there would spread.
-    ValueId read = no_value;
-    const auto find = [&](const MinimalFilter::Axis& axis, const Index& digit, const Dim& digits,
-                          const Index& its_phase) {
-        const Index& position = positions[static_cast<std::size_t>(axis.position)];
-        const Index from_first = digit * Dim(axis.steps) + its_phase;
-        const Dim count = position.upper_bound() - position.lower_bound() + 1;
-        where[static_cast<std::size_t>(axis.position)] = from_first + Index(position.lower_bound());
-        if (!(digits * Dim(axis.steps) == count)) {
-            read = ops::both(b_, read, b_.op(ScalarOp::lt, b_.index_value(from_first), b_.index_value(Index(count))));
-        }
-    };
-    find(filter_.down, mod(at, stage_down()), stage_down(), phase_down(phase));
-    find(filter_.across, across, stage_across(), phase_across(phase));
-    ValueId value = window_element(where);
-    if (read != no_value) value = b_.select(read, value, b_.constant(0, type_));
-    b_.store(stage, (at * stage_across() + across) * depth_ + phase * channels_ + channel, value);
-    close(4);
+    where[static_cast<std::size_t>(filter_.down.position)] = here + Index(down.lowest);
+    where[static_cast<std::size_t>(filter_.across.position)] = inside + Index(across.lowest);
+    b_.store(stage, stage_offset(image, here, inside, channel), window_element(where));
+    close(3);
     return finish(name);
 }
 

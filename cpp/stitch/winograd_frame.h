@@ -66,6 +66,16 @@ protected:
     Index image_ = 0, tile_down_ = 0, tile_across_ = 0;
 
 private:
+    // Where the staged positions of an axis are, counted from the lowest one that a window reads.
+    struct Staged {
+        std::int64_t lowest = 0;
+        std::int64_t first = 0, last = 0;  // of those that are read, inside the operand
+        std::int64_t all = 0;
+    };
+    Staged staged(const MinimalFilter::Axis& axis, const Dim& digits) const;
+    Index stage_offset(const Index& image, const Index& down, const Index& across, const Index& channel) const;
+    void store_zeros(int stage, const Index& image, const Index& down, const Index& across);
+
     Dim stage_down() const { return tiles_down_ * Dim(filter_.down.places) + Dim(filter_.down.taps - 1); }
     Dim stage_across() const { return tiles_across_ * Dim(filter_.across.places) + Dim(filter_.across.taps - 1); }
     Dim stage_size() const { return images_ * stage_down() * stage_across() * depth_; }
