@@ -29,7 +29,7 @@ for _variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(_variable, None)
 
 ROUNDS = 9
-PAUSE = 0.01  # seconds between turns, for threads to go to sleep
+PAUSE = 0.04  # seconds between turns: OpenBLAS threads spin for 2^26 cycles before they sleep
 
 Case = Callable[[], object]
 # The cases of one library by row, in the order in which ours come; rows that it lacks are left out.
