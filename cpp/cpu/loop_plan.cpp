@@ -31,6 +31,8 @@ constexpr int repeats = 4;
 // Of the loops around a loop whose iterations are repeated. Panels that fill the registers have work enough in each
 // step, and what neighbouring steps of a window share would be kept in registers that they do not have.
 constexpr int most_copies_repeated = 8;
+// Few iterations, whose end would be predicted badly, are written out where panels leave so many registers.
+constexpr int spare_registers = 8;
 constexpr std::size_t most_crossing = 16;  // values in the body of a loop whose iterations cross lanes
 constexpr std::size_t most_repeated = 8;   // values in the body of a loop whose iterations are repeated
 
@@ -180,7 +182,10 @@ private:
                 place.factor *= shape.step();
             }
         }
-        if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel && copies_around <= most_copies_repeated)
+        const bool brief = loop.extent.is_known() && loop.extent.value() <= 2 * repeats;
+        const int most_around =
+            brief ? std::max(target_.vector_registers - spare_registers, most_copies_repeated) : most_copies_repeated;
+        if (shape.step() == 1 && !shape.carried.empty() && !loop.parallel && copies_around <= most_around)
             shape.repeats = repeats_of(loop, contents);
         if (loop.parallel) plan_.granularity_ = shape.step();
         const int copies = copies_around * shape.copies;
