@@ -22,6 +22,7 @@ std::optional<std::int64_t> constant_stride(Value* stride) {
     return constant->getSExtValue();
 }
 
+constexpr unsigned zeros_bytes = 64;
 constexpr unsigned streaming_bytes = 16;  // of one streaming store, and its alignment
 
 llvm::Align element_align(llvm::Type* type) {
@@ -45,13 +46,23 @@ Copies Emitter::emit_load(const loopir::Instr& i) {
     if (guard == no_value && active == nullptr) {
         if (const int across = crossed_axis(i, result.axes); across >= 0) return load_crossing(i, result.axes, across);
     }
+    // What all lanes want or none is read from zeros where they do not: that is cheaper than a mask.
+    auto* type = llvm::FixedVectorType::get(memory_type(i.slot), static_cast<unsigned>(lanes));
+    const bool uniform = guard != no_value && active == nullptr && lanes > 1 && lanes_of(copies(guard).axes) == 1 &&
+                         type->getPrimitiveSizeInBits() <= 8 * zeros_bytes;
     for_each_copy(result.axes, [&](const CopyId& id) {
+        const Place at = place(i.slot, i.index, id);
+        if (uniform && at.varying == nullptr && constant_stride(at.stride) == 1) {
+            Value* pointer = ir_.CreateSelect(value_in(copies(guard), id, 1), at.pointer, zeros());
+            Value* loaded = ir_.CreateAlignedLoad(type, pointer, element_align(type));
+            result.values.push_back(scalar_.widen(loaded, memory_dtype(i.slot)));
+            return;
+        }
         Value* condition = active;
         if (guard != no_value) {
             condition = value_in(copies(guard), id, lanes);
             if (active != nullptr) condition = ir_.CreateAnd(condition, active);
         }
-        const Place at = place(i.slot, i.index, id);
         result.values.push_back(scalar_.widen(load_lanes(i.slot, at, condition, lanes), memory_dtype(i.slot)));
     });
     return result;
@@ -270,8 +281,9 @@ Value* Emitter::zeros() {
     if (zeros_ == nullptr) {
         llvm::BasicBlock& entry = function_.getEntryBlock();
         llvm::IRBuilder<> first(&entry, entry.getFirstInsertionPt());
-        auto* slot = first.CreateAlloca(code_.i64());
-        first.CreateStore(code_.number(0), slot);
+        auto* type = llvm::FixedVectorType::get(code_.i64(), static_cast<unsigned>(zeros_bytes / 8));
+        auto* slot = first.CreateAlloca(type);
+        first.CreateStore(llvm::Constant::getNullValue(type), slot);
         zeros_ = slot;
     }
     return zeros_;

@@ -240,6 +240,9 @@ ValueId Builder::fold_select(const Instr& instr) {
     if (a == b) return a;
     if (is_constant(predicate)) return this->instr(predicate).integer != 0 ? a : b;
     if (this->instr(predicate).op == ScalarOp::bit_not) return select(this->instr(predicate).args[0], b, a);
+    // A load gives zero where its guard is false.
+    const Instr& source = this->instr(a);
+    if (source.op == ScalarOp::load && source.args[0] == predicate && is_number(b, 0.0)) return a;
     if (instr.type == DType::boolean && is_constant(a) && is_constant(b)) {
         return is_number(a, 1.0) ? predicate : op(ScalarOp::bit_not, predicate);
     }

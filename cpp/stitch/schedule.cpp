@@ -270,8 +270,9 @@ private:
                 return !access.store && !access.offset.depends_on(static_cast<VarId>(a)) &&
                        access.offset.coefficient_of(static_cast<VarId>(vector)) == Dim(1);
             });
+            // Of equals, the one along which memory is read in shorter steps.
             if (shares &&
-                (best < 0 || estimate(axes_[a].extent) > estimate(axes_[static_cast<std::size_t>(best)].extent))) {
+                (best < 0 || estimate(axes_[a].extent) >= estimate(axes_[static_cast<std::size_t>(best)].extent))) {
                 best = static_cast<int>(a);
             }
         }

@@ -25,7 +25,8 @@ constexpr double slack = 0.4;
 constexpr std::int64_t row_addresses = 12;  // of staged rows, each at its own place; more have to be loaded
 constexpr double unaligned = 1.25;          // loads, for one that may cross a cache line
 constexpr double cycles_of_plain = 4;       // for each product of a vector in plain loops, with its guard
-constexpr double scattered_store = 1;       // cycles of each lane that is stored by itself
+constexpr std::int64_t max_taps_of_channels = 128;
+constexpr double scattered_store = 1;  // cycles of each lane that is stored by itself
 
 }  // namespace
 
@@ -56,9 +57,13 @@ std::optional<Tiling> TilingChooser::choose_staged(Tiling classified) const {
     }
     for (std::vector<VarId>* vars : {&classified.rows, &classified.columns, &classified.batch}) sort_by_store(*vars);
     Candidate best = window_in_rows(classified);
-    for (const std::optional<Candidate>& other :
-         {window_in_lanes(classified), window_in_both(classified), batch_in_lanes(classified)}) {
+    for (const std::optional<Candidate>& other : {window_in_lanes(classified), window_in_both(classified)}) {
         if (other && other->cycles < best.cycles) best = *other;
+    }
+    if (const auto channels = batch_in_lanes(classified); channels && channels->cycles < best.cycles) {
+        // Plain loops have one guard for all lanes, which costs less than a copy for a few taps.
+        if (reduce <= max_taps_of_channels) return std::nullopt;
+        best = *channels;
     }
     // Plain loops run along what is stored, whichever variable that is.
     const double plain = cycles_of_plain * static_cast<double>(reduce);
