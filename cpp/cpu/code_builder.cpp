@@ -184,4 +184,25 @@ llvm::Value* CodeBuilder::below(llvm::Value* start, llvm::Value* end, int lanes)
         });
 }
 
+// A square matrix of a power of two rows. Each step exchanges, for one bit, the elements whose row and column differ in
+// it: few of these shuffles cross the 128-bit halves of registers.
+void CodeBuilder::transpose(llvm::SmallVectorImpl<llvm::Value*>& rows) {
+    const auto size = static_cast<int>(rows.size());
+    for (int bit = 1; bit < size; bit *= 2) {
+        llvm::SmallVector<int, 16> upper, lower;
+        for (int lane = 0; lane < size; ++lane) {
+            upper.push_back((lane & bit) == 0 ? lane : size + lane - bit);
+            lower.push_back((lane & bit) == 0 ? lane + bit : size + lane);
+        }
+        for (int row = 0; row < size; ++row) {
+            if ((row & bit) != 0) continue;
+            llvm::Value*& first = rows[static_cast<std::size_t>(row)];
+            llvm::Value*& second = rows[static_cast<std::size_t>(row + bit)];
+            llvm::Value* exchanged = ir_.CreateShuffleVector(first, second, upper);
+            second = ir_.CreateShuffleVector(first, second, lower);
+            first = exchanged;
+        }
+    }
+}
+
 }  // namespace topstitch::cpu

@@ -47,6 +47,7 @@ public:
     llvm::Value* element(llvm::Type* type, llvm::Value* pointer, llvm::Value* offset);  // &pointer[offset]
     llvm::Value* resize(llvm::Value* a, llvm::Type* type);  // signed extension or truncation
     llvm::Value* splat(llvm::Value* scalar, int lanes);
+    void transpose(llvm::SmallVectorImpl<llvm::Value*>& rows);  // a square of a power of two rows, in place
     llvm::Value* counting(llvm::Type* scalar_type, int lanes);  // 0, 1, 2, ...
     // 0 <= start + lane < end, for each lane.
     llvm::Value* below(llvm::Value* start, llvm::Value* end, int lanes);

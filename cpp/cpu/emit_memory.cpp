@@ -102,7 +102,7 @@ Copies Emitter::load_crossing(const loopir::Instr& load, AxisSet axes, int acros
         for (int lane = 0; lane < lanes; ++lane) {
             rows.push_back(load_at(load.slot, vector, lane_pointer(load.slot, at, lane)));
         }
-        transpose(rows);
+        code_.transpose(rows);
         CopyId copy = id;
         for (copy[axis] = 0; copy[axis] < lanes; ++copy[axis]) {
             result.values[number_of(copy, axes)] =
@@ -110,27 +110,6 @@ Copies Emitter::load_crossing(const loopir::Instr& load, AxisSet axes, int acros
         }
     });
     return result;
-}
-
-// A square matrix of a power of two rows. Each step exchanges, for one bit, the elements whose row and column differ in
-// it: few of these shuffles cross the 128-bit halves of registers.
-void Emitter::transpose(llvm::SmallVectorImpl<Value*>& rows) {
-    const auto size = static_cast<int>(rows.size());
-    for (int bit = 1; bit < size; bit *= 2) {
-        llvm::SmallVector<int, 16> upper, lower;
-        for (int lane = 0; lane < size; ++lane) {
-            upper.push_back((lane & bit) == 0 ? lane : size + lane - bit);
-            lower.push_back((lane & bit) == 0 ? lane + bit : size + lane);
-        }
-        for (int row = 0; row < size; ++row) {
-            if ((row & bit) != 0) continue;
-            Value*& first = rows[static_cast<std::size_t>(row)];
-            Value*& second = rows[static_cast<std::size_t>(row + bit)];
-            Value* exchanged = ir_.CreateShuffleVector(first, second, upper);
-            second = ir_.CreateShuffleVector(first, second, lower);
-            first = exchanged;
-        }
-    }
 }
 
 Value* Emitter::load_at(int buffer, llvm::Type* type, Value* pointer) {

@@ -112,7 +112,6 @@ private:
     Copies emit_load(const loopir::Instr& instr);
     int crossed_axis(const loopir::Instr& load, AxisSet axes);
     Copies load_crossing(const loopir::Instr& load, AxisSet axes, int across);
-    void transpose(llvm::SmallVectorImpl<llvm::Value*>& rows);
     void emit(const loopir::Store& store);
     llvm::Value* load_lanes(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_strided(int buffer, const Place& place, std::int64_t stride, int lanes);
