@@ -107,7 +107,7 @@ ValueId ContractionFrame::below(const Index& index, const Dim& extent, std::int6
 }
 
 ValueId ContractionFrame::window_element(const Indices& positions) {
-    return in_context(contraction_, -1, no_value,
+    return in_context(contraction_, -1, guard_,
                       [&](ElementContext& context, const OpDef& def) {
                           const auto& body = std::get<ReduceBody>(def.body);
                           return body.window->element(context, home(contraction_),

@@ -50,7 +50,7 @@ protected:
     ValueId existence();
     // The guard "index < extent", or none when steps of so many fill it.
     ValueId below(const Index& index, const Dim& extent, std::int64_t step);
-    // What the first factor reads at these positions of its window.
+    // What the first factor reads at these positions of its window, where the guard is true.
     ValueId window_element(const Indices& positions);
     // Stores the results of a sum.
     void finish_value(ValueId sum);

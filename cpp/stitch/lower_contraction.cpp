@@ -58,13 +58,19 @@ public:
             const StageDigit& digit = stage_[k];
             if (digit.position < 0) {
                 vars_[static_cast<std::size_t>(digit.var)] = digits[k];
+                // Lanes past the last column read what is nobody's.
+                const Dim& extent = region_.vars[static_cast<std::size_t>(digit.var)].extent;
+                if (digit.extent == extent) continue;
+                guard_ = ops::both(b_, guard_, b_.op(ScalarOp::lt, b_.index_value(digits[k]), b_.index_value(extent)));
             } else {
                 Index& position = positions[static_cast<std::size_t>(digit.position)];
                 position = (digit.first ? Index(digit.origin) : position) + digits[k] * Dim(digit.step);
             }
         }
         forget_values();
-        b_.store(stage_buffer_, stage_offset(digits), window_element(positions));
+        const ValueId value = window_element(positions);
+        guard_ = no_value;
+        b_.store(stage_buffer_, stage_offset(digits), value);
         close(2);
         return finish(name);
     }
