@@ -20,7 +20,7 @@ constexpr double existing_share = 25.0 / 36;     // of products, where not all e
 constexpr double worth_transforming = 0.8;       // of the direct products, at most
 constexpr double share_of_cache = 0.7;           // of the second level, for sums and transforms
 constexpr double share_beside_filter = 0.125;    // which stays there too
-// Costs are counted in multiplications of the product.
+// Costs are counted in multiplications of the product; the constants are measured, with AVX-512.
 constexpr double cost_of_transforms = 2;            // for each of theirs, with what they read and write
 constexpr double cost_of_filter = 0.5;              // of an element that is read in the second-level cache
 constexpr double cost_of_far_filter = 10;           // and beyond it
@@ -185,6 +185,7 @@ std::optional<Tiling> TilingChooser::choose_filter(Tiling tiling) const {
             const std::int64_t tile_bytes =
                 filter_tile * filter_tile * (together + waiting * tiling.panel_columns()) * 4;
             const auto fitting = static_cast<std::int64_t>(share * l2_bytes) / tile_bytes / most;
+            if (fitting < 1 && waiting > 1) break;
             for (std::int64_t panels = 1; panels <= std::clamp<std::int64_t>(fitting, 1, ceil_div(all, most)); ++panels)
                 consider(together, across, panels);
         }
