@@ -53,8 +53,7 @@ Copies Emitter::emit_load(const loopir::Instr& i) {
     for_each_copy(result.axes, [&](const CopyId& id) {
         const Place at = place(i.slot, i.index, id);
         if (uniform && at.varying == nullptr && constant_stride(at.stride) == 1) {
-            Value* pointer = ir_.CreateSelect(value_in(copies(guard), id, 1), at.pointer, zeros());
-            Value* loaded = ir_.CreateAlignedLoad(type, pointer, element_align(type));
+            Value* loaded = load_or_zeros(type, at.pointer, value_in(copies(guard), id, 1));
             result.values.push_back(scalar_.widen(loaded, memory_dtype(i.slot)));
             return;
         }
@@ -235,10 +234,12 @@ Value* Emitter::load_each(int buffer, const Place& place, Value* guard, int lane
 }
 
 Value* Emitter::load_scalar(int buffer, Value* pointer, Value* guard) {
-    if (guard != nullptr) pointer = ir_.CreateSelect(guard, pointer, zeros());
     llvm::Type* type = memory_type(buffer);
-    return guard == nullptr ? load_at(buffer, type, pointer)
-                            : ir_.CreateAlignedLoad(type, pointer, element_align(type));
+    return guard == nullptr ? load_at(buffer, type, pointer) : load_or_zeros(type, pointer, guard);
+}
+
+Value* Emitter::load_or_zeros(llvm::Type* type, Value* pointer, Value* guard) {
+    return ir_.CreateAlignedLoad(type, ir_.CreateSelect(guard, pointer, zeros()), element_align(type));
 }
 
 Value* Emitter::lane_pointer(int buffer, const Place& place, int lane) {

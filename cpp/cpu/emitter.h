@@ -119,6 +119,7 @@ private:
     llvm::Value* load_all_or_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_each(int buffer, const Place& place, llvm::Value* guard, int lanes);
     llvm::Value* load_scalar(int buffer, llvm::Value* pointer, llvm::Value* guard);
+    llvm::Value* load_or_zeros(llvm::Type* type, llvm::Value* pointer, llvm::Value* guard);
     llvm::Value* load_at(int buffer, llvm::Type* type, llvm::Value* pointer);
     void store_lanes(int buffer, const Place& place, llvm::Value* value, llvm::Value* guard, int lanes);
     void store_each(int buffer, const Place& place, llvm::Value* value, llvm::Value* guard, int lanes);

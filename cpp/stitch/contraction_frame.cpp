@@ -122,6 +122,11 @@ void ContractionFrame::finish_value(ValueId sum) {
     store_outputs([](OpId) { return true; });
 }
 
+void ContractionFrame::add_to_blocks(int buffer, const Index& at, ValueId value, const Index& block) {
+    const ValueId later = b_.op(loopir::ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block));
+    b_.store(buffer, at, b_.add(b_.load(buffer, at, later), value));
+}
+
 int ContractionFrame::waiting_sums(bool writing) {
     if (waiting_ >= 0) return waiting_;
     if (writing) shared_.sums = static_cast<int>(result_.scratch.size());

@@ -54,6 +54,8 @@ protected:
     ValueId window_element(const Indices& positions);
     // Stores the results of a sum.
     void finish_value(ValueId sum);
+    // Adds to what earlier blocks have left in a buffer; the first one, number 0, replaces what is there.
+    void add_to_blocks(int buffer, const Index& at, ValueId value, const Index& block);
 
     // --- Sums that wait for another kernel: [split, batch, row, column].
 

@@ -509,8 +509,7 @@ private:
         if (sums_ < 0) sums_ = local_buffer("sums", type_, Dim(sum_rows() * sum_row()));
         const Index at = sum_offset(row, column);
         if (tiling_.one_block) return b_.store(sums_, at, value);
-        const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
-        b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
+        add_to_blocks(sums_, at, value, block_);
     }
 
     // Of so many rows and columns from panels on.

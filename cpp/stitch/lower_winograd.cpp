@@ -49,13 +49,8 @@ public:
             }
         }
         guard_ = no_value;
-        const Grid transformed = transform(down_.filter, taps, across_.filter);
-        for (int y = 0; y < filter_tile; ++y) {
-            for (int x = 0; x < filter_tile; ++x) {
-                const Index place = Index(y * filter_tile + x) * (column_panels_ * depth_);
-                b_.store(buffer, (place + at) * Dim(tiling_.panel_columns()) + j, value_at(transformed, y, x));
-            }
-        }
+        const Dim step = column_panels_ * depth_ * Dim(tiling_.panel_columns());
+        store_tile(transform(down_.filter, taps, across_.filter), buffer, step, at * Dim(tiling_.panel_columns()) + j);
         close(2);
         return finish(name);
     }
@@ -140,13 +135,13 @@ private:
             return b_.mul(b_.load(data_, place * Dim(data_step_) + row * Dim(row_step_) + k),
                           b_.load(filter_buffer_, filter * Dim(tiling_.panel_columns()) + j));
         };
-        ValueId value = sum_of_products(type_, Dim(filter_.channels_together), std::nullopt, product);
+        const ValueId value = sum_of_products(type_, Dim(filter_.channels_together), std::nullopt, product);
         const Index at = sums_offset(row, j) + place * Dim(sums_step_);
         if (in_parts()) {
-            const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(first_channel_));
-            value = b_.add(b_.load(sums_, at, later), value);
+            add_to_blocks(sums_, at, value, first_channel_);
+        } else {
+            b_.store(sums_, at, value);
         }
-        b_.store(sums_, at, value);
         close(4);
     }
     Index sums_offset(const Index& row, const Index& j) const {
@@ -157,14 +152,8 @@ private:
         const Index tile = begin_tiles(first_, limit_);
         const Index j = begin_loop("j", {"j", Dim(tiling_.panel_columns()), false, true, 1});
         const Index column = (first_panel_ + column_panel_) * Dim(tiling_.panel_columns()) + j;
-        Grid grid(static_cast<std::size_t>(filter_tile));
-        for (int y = 0; y < filter_tile; ++y) {
-            for (int x = 0; x < filter_tile; ++x) {
-                const Index place = Index((y * filter_tile + x) * sums_step_);
-                grid[static_cast<std::size_t>(y)].push_back(b_.load(sums_, place + sums_offset(tile, j)));
-            }
-        }
-        const Grid results = transform(down_.outputs, grid, across_.outputs);
+        const Grid sums = load_tile(sums_, sums_step_, sums_offset(tile, j));
+        const Grid results = transform(down_.outputs, sums, across_.outputs);
         const ValueId column_exists = below(column, column_count_, tiling_.panel_columns());
         for (int y = 0; y < filter_.down.places; ++y) {
             for (int x = 0; x < filter_.across.places; ++x) {

@@ -10,7 +10,6 @@ namespace topstitch::stitch {
 namespace {
 
 using loopir::no_value;
-using loopir::ScalarOp;
 using loopir::ValueId;
 
 // Rows are phases and channels of the data, columns those of the gradient that the places have.
@@ -109,13 +108,8 @@ private:
                                                                       place_exists(place_down(y), place_across(x))));
             }
         }
-        const Grid transformed = transform(down_.filter, places, across_.filter);
-        for (int y = 0; y < filter_tile; ++y) {
-            for (int x = 0; x < filter_tile; ++x) {
-                const Index place = Index((y * filter_tile + x) * gradient_step_);
-                b_.store(gradient_, place + gradient_offset(panel, tile, j), value_at(transformed, y, x));
-            }
-        }
+        store_tile(transform(down_.filter, places, across_.filter), gradient_, gradient_step_,
+                   gradient_offset(panel, tile, j));
         close(3);
     }
     Index gradient_offset(const Index& panel, const Index& tile, const Index& j) const {
@@ -137,8 +131,7 @@ private:
         });
         const Index at =
             place * Dim(sums_step_) + row * Dim(tile_columns()) + column_panel * Dim(tiling_.panel_columns()) + j;
-        const ValueId later = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
-        b_.store(sums_, at, b_.add(b_.load(sums_, at, later), value));
+        add_to_blocks(sums_, at, value, block_);
         close(5);
     }
 
@@ -148,15 +141,8 @@ private:
             begin_loop("panel", {"panel", Dim(tiling_.column_panels)}, Index(column_panels_) - first_column_panel_);
         const Index j = begin_loop("j", {"j", Dim(tiling_.panel_columns()), false, true, 1});
         const Index in_tile = panel * Dim(tiling_.panel_columns()) + j;
-        Grid grid(static_cast<std::size_t>(filter_tile));
-        for (int y = 0; y < filter_tile; ++y) {
-            for (int x = 0; x < filter_tile; ++x) {
-                const Index place = Index((y * filter_tile + x) * sums_step_);
-                grid[static_cast<std::size_t>(y)].push_back(
-                    b_.load(sums_, place + row * Dim(tile_columns()) + in_tile));
-            }
-        }
-        const Grid results = transform(down_.outputs, grid, across_.outputs);
+        const Grid sums = load_tile(sums_, sums_step_, row * Dim(tile_columns()) + in_tile);
+        const Grid results = transform(down_.outputs, sums, across_.outputs);
         const Index depth = first_row_ + row;
         const Index phase = floor_div(depth, channels_);
         const Index column = first_column_panel_ * Dim(tiling_.panel_columns()) + in_tile;

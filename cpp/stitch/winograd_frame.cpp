@@ -153,6 +153,24 @@ WinogradFrame::Grid WinogradFrame::transform(const Matrix& down, const Grid& gri
     return result;
 }
 
+WinogradFrame::Grid WinogradFrame::load_tile(int buffer, std::int64_t step, const Index& at) {
+    Grid grid(static_cast<std::size_t>(filter_tile));
+    for (int y = 0; y < filter_tile; ++y) {
+        for (int x = 0; x < filter_tile; ++x) {
+            grid[static_cast<std::size_t>(y)].push_back(b_.load(buffer, Index((y * filter_tile + x) * step) + at));
+        }
+    }
+    return grid;
+}
+
+void WinogradFrame::store_tile(const Grid& grid, int buffer, const Dim& step, const Index& at) {
+    for (int y = 0; y < filter_tile; ++y) {
+        for (int x = 0; x < filter_tile; ++x) {
+            b_.store(buffer, Index(y * filter_tile + x) * step + at, value_at(grid, y, x));
+        }
+    }
+}
+
 Index WinogradFrame::begin_tiles(const Index& first, const std::optional<Index>& limit) {
     const Index tile = begin_loop("tile", {"tile", Dim(filter_.tiles)}, limit);
     const Index all = first + tile;
@@ -178,12 +196,7 @@ void WinogradFrame::transform_staged(const Index& depth, ValueId guard, int buff
             grid[static_cast<std::size_t>(y)].push_back(b_.load(stage_, pixel * depth_ + depth, guard));
         }
     }
-    const Grid transformed = transform(down_.positions, grid, across_.positions);
-    for (int y = 0; y < filter_tile; ++y) {
-        for (int x = 0; x < filter_tile; ++x) {
-            b_.store(buffer, Index((y * filter_tile + x) * step) + at, value_at(transformed, y, x));
-        }
-    }
+    store_tile(transform(down_.positions, grid, across_.positions), buffer, step, at);
 }
 
 }  // namespace topstitch::stitch

@@ -44,6 +44,9 @@ protected:
 
     // down * grid * transposed across.
     Grid transform(const Matrix& down, const Grid& grid, const Matrix& across);
+    // What is transformed lies in a buffer by place in the tile, so many elements apart.
+    Grid load_tile(int buffer, std::int64_t step, const Index& at);
+    void store_tile(const Grid& grid, int buffer, const Dim& step, const Index& at);
 
     // --- Tiles.
 
@@ -55,7 +58,7 @@ protected:
     // The guard that a place of the tile exists.
     ValueId place_exists(const Index& down, const Index& across);
 
-    // Transforms one staged tile: [place in the tile, ...] in the buffer, so many elements apart.
+    // Transforms one staged tile into a buffer.
     void transform_staged(const Index& depth, ValueId guard, int buffer, std::int64_t step, const Index& at);
     int stage_buffer() { return scratch_buffer("stage", shared_.stage, type_, stage_size(), false); }
 
