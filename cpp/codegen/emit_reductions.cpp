@@ -47,6 +47,10 @@ std::string Emitter::identity(int accumulator) const {
     return dialect_.integer(static_cast<std::int64_t>(first.bits), type);
 }
 
+void Emitter::emit(const loopir::MultiplyTiles&) {
+    throw InternalError("codegen: products of packed tiles are for processors with a matrix unit");
+}
+
 void Emitter::emit(const loopir::InitAcc& init) {
     const int accumulator = init.accumulator;
     bool is_declared = false;

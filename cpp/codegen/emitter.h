@@ -179,6 +179,7 @@ private:
     // --- emit_reductions.cpp
     void emit(const loopir::InitAcc& init);
     void emit(const loopir::Accumulate& accumulate);
+    void emit(const loopir::MultiplyTiles& product);
     void emit_step(const loopir::Accumulate& accumulate);
     void find_fused(const loopir::Block& block);
     std::string acc_read(const loopir::Instr& read);

@@ -69,6 +69,7 @@ public:
         machine.threads = cpu::num_threads();
         machine.int16_pairs = target.int16_pairs;
         machine.bfloat16_pairs = target.bfloat16_pairs;
+        machine.matrix_unit = target.matrix_unit;
         machine.l2_bytes = target.l2_bytes;
         machine.l3_bytes = target.l3_bytes;
         return machine;

@@ -53,7 +53,9 @@ void Emitter::run() {
             offset = code_.add(offset, ir_.CreateAnd(size, code_.number(-scratch_alignment)));
         }
     }
+    if (plan_.multiplies_tiles()) configure_tiles();
     emit_block(kernel_.body);
+    if (plan_.multiplies_tiles()) ir_.CreateIntrinsic(ir_.getVoidTy(), llvm::Intrinsic::x86_tilerelease, {});
     // Streaming stores are not ordered with the release of the thread pool.
     if (streamed_ && scalar_.features().x86) ir_.CreateIntrinsic(ir_.getVoidTy(), llvm::Intrinsic::x86_sse_sfence, {});
     ir_.CreateRetVoid();

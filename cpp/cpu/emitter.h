@@ -139,6 +139,11 @@ private:
     template <typename Then, typename Otherwise>
     void either(llvm::Value* condition, Then then, Otherwise otherwise);
 
+    // --- emit_tiles.cpp
+    void emit(const loopir::MultiplyTiles& product);
+    void configure_tiles();
+    llvm::Value* uniform(const loopir::Index& index);
+
     // --- emit_loops.cpp
     struct Phase;
     void emit(const loopir::Loop& loop);

@@ -44,6 +44,7 @@ struct LoopContents {
     std::vector<const loopir::Store*> stores;
     std::vector<int> locals_touched;
     std::vector<const Index*> limits;  // of loops
+    bool multiplies_tiles = false;
 };
 
 void merge(LoopContents& into, const LoopContents& from) {
@@ -54,6 +55,7 @@ void merge(LoopContents& into, const LoopContents& from) {
     append(into.stores, from.stores);
     append(into.locals_touched, from.locals_touched);
     append(into.limits, from.limits);
+    into.multiplies_tiles |= from.multiplies_tiles;
 }
 
 }  // namespace
@@ -102,6 +104,11 @@ private:
                 add_once(contents.initialised, int{init->accumulator});
             } else if (const auto* accumulate = std::get_if<loopir::Accumulate>(&stmt)) {
                 add_once(contents.accumulated, int{accumulate->accumulator});
+            } else if (const auto* product = std::get_if<loopir::MultiplyTiles>(&stmt)) {
+                for (const int buffer : {product->rows, product->columns, product->sums}) {
+                    if (is_local(buffer)) add_once(contents.locals_touched, int{buffer});
+                }
+                contents.multiplies_tiles = plan_.multiplies_tiles_ = true;
             } else {
                 const Loop& loop = std::get<Loop>(stmt);
                 open_.push_back(loop.var);
@@ -279,6 +286,7 @@ private:
     }
 
     bool can_run_together(const Loop& loop, const LoopContents& contents) const {
+        if (contents.multiplies_tiles) return false;
         for (const Index* limit : contents.limits) {
             if (depends(*limit, loop.var)) return false;  // inner loops of different lengths
         }

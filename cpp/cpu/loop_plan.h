@@ -47,6 +47,7 @@ public:
     // The product's rounding is skipped: its only use is to be added to a sum.
     bool fused_into_sum(loopir::ValueId value) const { return fused_[static_cast<std::size_t>(value)]; }
     bool streams() const { return streams_; }
+    bool multiplies_tiles() const { return multiplies_tiles_; }
     std::int64_t granularity() const { return granularity_; }
 
 private:
@@ -55,6 +56,7 @@ private:
     std::vector<LocalPlace> locals_;
     std::vector<bool> fused_;
     bool streams_ = false;
+    bool multiplies_tiles_ = false;
     std::int64_t granularity_ = 1;
 };
 

@@ -15,6 +15,9 @@
 
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
+#elif defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "core/settings.h"
@@ -59,6 +62,18 @@ std::int64_t cache_bytes(int level, std::int64_t fallback) {
     return fallback;
 }
 
+// Whether this process may use the matrix unit: Linux wants to be asked, since its registers take 8 KiB in each saved
+// state. It says no where a signal stack is too small for them.
+bool matrix_unit_allowed() {
+#if defined(__linux__) && defined(__x86_64__)
+    constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long tile_data = 18;
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+
 const llvm::Target& native_target() {
     static const llvm::Target* const target = [] {
         llvm::InitializeNativeTarget();
@@ -92,6 +107,7 @@ TargetInfo describe(const std::string& cpu, const std::string& features) {
         target.fma = has("fma") || avx512;
         target.int16_pairs = true;  // since SSE2
         // Where Intel has the instruction, it takes twice as long as the float32 multiply-adds that it replaces.
+        target.matrix_unit = avx512 && has("amx-tile") && has("amx-bf16") && matrix_unit_allowed();
         target.bfloat16_pairs = avx512 && has("avx512bf16") && cpu.starts_with("znver");
     } else {
         target.vector_bytes = 16;

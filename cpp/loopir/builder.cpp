@@ -407,6 +407,21 @@ void Builder::store(int buffer, const Index& index, ValueId value, ValueId guard
     open_.back().block.stmts.emplace_back(std::move(stmt));
 }
 
+void Builder::multiply_tiles(MultiplyTiles product) {
+    for (Index* index : {&product.rows_at, &product.columns_at, &product.sums_at, &product.steps}) {
+        *index = resolve(*index);
+        depth_of(*index);
+    }
+    for (ValueId* condition : {&product.adds, &product.plain}) {
+        if (*condition == no_value) continue;
+        check_open(*condition);
+        check_type(*condition, DType::boolean, "the condition of a product");
+        if (is_number(*condition, 0)) *condition = no_value;
+    }
+    forget_reads(ScalarOp::load, product.sums);
+    open_.back().block.stmts.emplace_back(std::move(product));
+}
+
 Kernel Builder::finish(std::string name) {
     if (depth() != 0) throw InternalError(concat("builder: ", depth(), " loops are still open"));
     kernel_.name = std::move(name);

@@ -52,6 +52,7 @@ public:
     void init_acc(int accumulator);
     void accumulate(int accumulator, ValueId value, ValueId position = no_value, ValueId guard = no_value);
     void store(int buffer, const Index& index, ValueId value, ValueId guard = no_value);
+    void multiply_tiles(MultiplyTiles product);
 
     int depth() const { return static_cast<int>(open_.size()) - 1; }
     const Kernel& kernel() const { return kernel_; }  // what has been built so far

@@ -41,6 +41,12 @@ private:
         count(accumulate.position);
         count(accumulate.guard);
     }
+    void count(const MultiplyTiles& product) {
+        for (const Index* index : {&product.rows_at, &product.columns_at, &product.sums_at, &product.steps})
+            count(*index);
+        count(product.adds);
+        count(product.plain);
+    }
     void count(const Loop& loop) {
         if (loop.limit) count(*loop.limit);
         count(loop.body.front());

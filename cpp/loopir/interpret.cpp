@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "loopir/evaluate.h"
+#include "loopir/matrix_parts.h"
 #include "loopir/print.h"
 #include "loopir/scalar_op.h"
 #include "topstitch/error.h"
@@ -50,13 +51,18 @@ struct InitStep {
 struct AccumulateStep {
     const Accumulate* step;
 };
+struct ProductStep {
+    const Stmt* stmt;
+    const MultiplyTiles* product;
+    FlatIndex rows_at, columns_at, sums_at, steps;
+};
 struct LoopStep {
     VarId var;
     std::int64_t extent;
     std::optional<FlatIndex> limit;
     std::vector<Code> body;
 };
-using Step = std::variant<LetStep, StoreStep, InitStep, AccumulateStep, LoopStep>;
+using Step = std::variant<LetStep, StoreStep, InitStep, AccumulateStep, ProductStep, LoopStep>;
 struct Code {
     std::vector<Step> steps;
 };
@@ -259,6 +265,10 @@ private:
         if (const auto* store = std::get_if<Store>(&stmt)) return StoreStep{&stmt, store, flatten(store->index)};
         if (const auto* init = std::get_if<InitAcc>(&stmt)) return InitStep{init->accumulator};
         if (const auto* step = std::get_if<Accumulate>(&stmt)) return AccumulateStep{step};
+        if (const auto* product = std::get_if<MultiplyTiles>(&stmt)) {
+            return ProductStep{&stmt, product, flatten(product->rows_at), flatten(product->columns_at),
+                               flatten(product->sums_at), flatten(product->steps)};
+        }
         const Loop& loop = std::get<Loop>(stmt);
         LoopStep step{loop.var, number(loop.extent), std::nullopt, {}};
         if (loop.limit) step.limit = flatten(*loop.limit);
@@ -339,13 +349,14 @@ private:
         return evaluate_scalar(instr, let.operand, args);
     }
 
-    Scalar load(const LetStep& let) const {
-        const std::int32_t buffer = let.instr->slot;
-        const std::size_t at = checked(*let.stmt, buffer, evaluate(let.index));
+    Scalar load(const LetStep& let) const { return load(*let.stmt, let.instr->slot, evaluate(let.index)); }
+
+    Scalar load(const Stmt& stmt, std::int32_t buffer, std::int64_t position) const {
+        const std::size_t at = checked(stmt, buffer, position);
         const Memory& memory = memories_[static_cast<std::size_t>(buffer)];
         const BufferParam& param = kernel_.buffers[static_cast<std::size_t>(buffer)];
         if (!memory.written.empty() && !memory.written[at]) {
-            throw InternalError(concat("interpret: kernel ", kernel_.name, ": \"", print_statement(kernel_, *let.stmt),
+            throw InternalError(concat("interpret: kernel ", kernel_.name, ": \"", print_statement(kernel_, stmt),
                                        "\" reads element ", at, " of ", param.name, ", which was never written"));
         }
         return read_element(memory.data + at * size_of(param.dtype), param.dtype);
@@ -353,12 +364,51 @@ private:
 
     void run(const StoreStep& step) {
         const Store& store = *step.store;
-        if (!holds(store.guard)) return;
-        const std::size_t at = checked(*step.stmt, store.buffer, evaluate(step.index));
-        Memory& memory = memories_[static_cast<std::size_t>(store.buffer)];
-        const DType dtype = kernel_.buffers[static_cast<std::size_t>(store.buffer)].dtype;
-        write_element(memory.data + at * size_of(dtype), dtype, value(store.value));
+        if (holds(store.guard)) write(*step.stmt, store.buffer, evaluate(step.index), value(store.value));
+    }
+
+    void write(const Stmt& stmt, std::int32_t buffer, std::int64_t position, Scalar value) {
+        const std::size_t at = checked(stmt, buffer, position);
+        Memory& memory = memories_[static_cast<std::size_t>(buffer)];
+        const DType dtype = kernel_.buffers[static_cast<std::size_t>(buffer)].dtype;
+        write_element(memory.data + at * size_of(dtype), dtype, value);
         if (!memory.written.empty()) memory.written[at] = true;
+    }
+
+    void run(const ProductStep& step) {
+        const MultiplyTiles& product = *step.product;
+        const std::int64_t height = product.row_tiles * matrix_tile;
+        const std::int64_t width = product.column_tiles * matrix_tile;
+        const std::int64_t rows_at = evaluate(step.rows_at);
+        const std::int64_t columns_at = evaluate(step.columns_at);
+        const std::int64_t sums_at = evaluate(step.sums_at);
+        const std::int64_t words = std::max<std::int64_t>(evaluate(step.steps), 0) * matrix_tile;
+        // Of a block of `size` words each: the element `half` of the word `at`.
+        const auto element = [&](std::int32_t buffer, std::int64_t first, std::int64_t size, std::int64_t block,
+                                 std::int64_t at, int half) {
+            std::array<std::uint32_t, most_matrix_parts> parts{};
+            for (int part = 0; part < product.parts; ++part) {
+                const std::int64_t position = first + (block * product.parts + part) * size + at;
+                parts[static_cast<std::size_t>(part)] = load(*step.stmt, buffer, position).as<std::uint32_t>();
+            }
+            return value_of_parts(parts, product.parts, half);
+        };
+        for (std::int64_t i = 0; i < height; ++i) {
+            for (std::int64_t j = 0; j < width; ++j) {
+                const std::int64_t at = sums_at + i * product.sums_row + j;
+                const bool adds = product.adds != no_value && holds(product.adds);
+                float sum = adds ? load(*step.stmt, product.sums, at).as<float>() : 0.0F;
+                for (std::int64_t k = 0; k < words; ++k) {
+                    const std::int64_t block = k / matrix_tile;
+                    const std::int64_t word = k % matrix_tile;
+                    for (const int half : {0, 1}) {
+                        sum += element(product.rows, rows_at, height * matrix_tile, block, i * matrix_tile + word, half) *
+                               element(product.columns, columns_at, width * matrix_tile, block, word * width + j, half);
+                    }
+                }
+                write(*step.stmt, product.sums, at, Scalar::of(sum));
+            }
+        }
     }
 
     void run(const InitStep& init) {

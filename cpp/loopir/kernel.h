@@ -119,6 +119,21 @@ struct Accumulate {
     ValueId position = no_value;  // argmin, argmax: int64
     ValueId guard = no_value;     // skipped where false
 };
+// On a matrix unit: the product of two packed blocks, rows by columns in tiles of 16, over `steps` groups of 32 products.
+// A factor's element is the sum of `parts` bfloat16 numbers (see matrix_parts.h), and a word holds a part of two
+// neighbours along the sum, the first in its low half. Products of parts below the precision of float32 are left out.
+struct MultiplyTiles {
+    std::int32_t rows = -1, columns = -1;  // uint32: [step][part][row][word], [step][part][word][column]
+    Index rows_at, columns_at;             // where they begin
+    std::int32_t sums = -1;                // float32: [row][column]
+    Index sums_at;
+    std::int64_t sums_row = 0;  // from one row to the next
+    Index steps;                // of any value; none when it is not positive
+    int row_tiles = 1, column_tiles = 1;
+    int parts = 1;
+    ValueId adds = no_value;   // where true, adds to the sums that are there
+    ValueId plain = no_value;  // where true, some element has no parts: multiplies the elements themselves
+};
 struct Loop {
     VarId var;
     Dim extent;
@@ -131,10 +146,13 @@ struct Loop {
     int unroll = 1;           // iterations (of lanes) run together, for independent accumulators and register reuse
     std::vector<Block> body;  // exactly one (a vector only because Block is incomplete here)
 };
-using Stmt = std::variant<Let, Store, InitAcc, Accumulate, Loop>;
+using Stmt = std::variant<Let, Store, InitAcc, Accumulate, MultiplyTiles, Loop>;
 struct Block {
     std::vector<Stmt> stmts;
 };
+
+inline constexpr std::int64_t matrix_tile = 16;    // rows and columns of a tile, and words of a step
+inline constexpr std::int64_t matrix_step = 32;    // products
 
 struct LoopVarInfo {
     std::string name;

@@ -144,6 +144,19 @@ private:
         return text + guard_text(step.guard);
     }
 
+    std::string head(const MultiplyTiles& product) {
+        const auto at = [this](std::int32_t buffer, const Index& index) {
+            return concat(buffer_name(buffer), "[", index_text(index), "]");
+        };
+        std::string text =
+            concat("multiply ", at(product.rows, product.rows_at), " by ", at(product.columns, product.columns_at),
+                   " to ", at(product.sums, product.sums_at), " row ", product.sums_row, ", tiles ", product.row_tiles,
+                   " by ", product.column_tiles, ", parts ", product.parts, ", steps ", index_text(product.steps));
+        if (product.adds != no_value) text += " adds " + value_name(product.adds);
+        if (product.plain != no_value) text += " plain " + value_name(product.plain);
+        return text;
+    }
+
     std::string head(const Loop& loop) {
         if (canonical_) vars_.try_emplace(loop.var, vars_.size());
         std::string text = loop.parallel ? "parallel " : "";

@@ -45,6 +45,11 @@ private:
                 mark(step->value);
                 mark(step->position);
                 mark(step->guard);
+            } else if (const auto* product = std::get_if<MultiplyTiles>(&stmt)) {
+                for (const Index* index : {&product->rows_at, &product->columns_at, &product->sums_at, &product->steps})
+                    mark(*index);
+                mark(product->adds);
+                mark(product->plain);
             } else if (const auto* loop = std::get_if<Loop>(&stmt)) {
                 if (loop->limit) mark(*loop->limit);
                 for (const Block& body : loop->body) mark(body);
@@ -79,6 +84,11 @@ private:
             step->value = renumbered(step->value);
             step->position = renumbered(step->position);
             step->guard = renumbered(step->guard);
+        } else if (auto* product = std::get_if<MultiplyTiles>(&stmt)) {
+            for (Index* index : {&product->rows_at, &product->columns_at, &product->sums_at, &product->steps})
+                *index = renumbered(*index);
+            product->adds = renumbered(product->adds);
+            product->plain = renumbered(product->plain);
         } else if (auto* loop = std::get_if<Loop>(&stmt)) {
             if (loop->limit) loop->limit = renumbered(*loop->limit);
             sweep(loop->body.front());

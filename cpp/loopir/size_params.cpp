@@ -32,6 +32,9 @@ public:
                 add(kernel.instrs[static_cast<std::size_t>(let->value)].index);
             } else if (const auto* store = std::get_if<Store>(&stmt)) {
                 add(store->index);
+            } else if (const auto* product = std::get_if<MultiplyTiles>(&stmt)) {
+                for (const Index* index : {&product->rows_at, &product->columns_at, &product->sums_at, &product->steps})
+                    add(*index);
             } else if (const auto* loop = std::get_if<Loop>(&stmt)) {
                 add(loop->extent);
                 if (loop->limit) add(*loop->limit);

@@ -196,6 +196,25 @@ private:
         }
     }
 
+    void check(const MultiplyTiles& product) const {
+        for (const std::int32_t factor : {product.rows, product.columns}) {
+            require(use_buffer(factor).dtype == DType::uint32, "the factors must be words of uint32");
+        }
+        const BufferParam& sums = use_buffer(product.sums);
+        require(sums.dtype == DType::float32, "the sums must be float32");
+        require(sums.role != BufferParam::Role::input, "buffer ", sums.name, " is an input and cannot be written");
+        for (const Index* index : {&product.rows_at, &product.columns_at, &product.sums_at, &product.steps})
+            use(*index);
+        require(product.parts == 1 || product.parts == 3, "elements have 1 or 3 parts, not ", product.parts);
+        for (const int tiles : {product.row_tiles, product.column_tiles})
+            require(tiles == 1 || tiles == 2, "1 or 2 tiles are multiplied, not ", tiles);
+        require(product.sums_row >= product.column_tiles * matrix_tile, "rows of sums overlap");
+        use_guard(product.adds);
+        use_guard(product.plain);
+        const auto is_vector = [](const Loop* outer) { return outer->vector || outer->unroll > 1; };
+        require(std::none_of(loops_.begin(), loops_.end(), is_vector), "tiles are multiplied one after the other");
+    }
+
     void check(const Loop& loop) {
         require(has(kernel_.vars, loop.var), "loop variable ", loop.var, " does not exist");
         const auto var = static_cast<std::size_t>(loop.var);

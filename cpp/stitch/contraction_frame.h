@@ -77,4 +77,9 @@ private:
 void lower_winograd(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
                     const std::map<OpId, TensorRef>& in_place, const std::string& name, LoweredRegion& result);
 
+// The kernels of a product on a matrix unit (lower_matrix_unit.cpp).
+void lower_matrix_unit(const Program& program, const Partition& partition, const Region& region,
+                       const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
+                       LoweredRegion& result);
+
 }  // namespace topstitch::stitch

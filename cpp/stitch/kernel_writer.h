@@ -115,6 +115,56 @@ protected:
         return b_.acc_read(sum);
     }
 
+    // --- Factors of products on a matrix unit (matrix_panels.cpp).
+
+    // A packed factor: panels of 16 or 32 elements, cut along the sum in blocks and these in groups of 32 steps, as
+    // loopir::MultiplyTiles reads them.
+    struct MatrixPanels {
+        std::int64_t elements = 0;
+        int parts = 1;
+        bool is_rows = false;
+        Dim groups = 1;  // of a panel
+        Dim blocks = 1;  // of a panel
+        int words = -1, ranges = -1;  // buffers; of each block, its loopir::matrix_range
+        bool has_ranges() const { return parts > 1; }
+        std::int64_t group_words() const { return elements * loopir::matrix_tile * parts; }
+        Dim panel_words() const { return groups * Dim(group_words()); }
+        Index words_at(const Index& panel, const Index& block) const {
+            return panel * panel_words() + block * (floor_div(groups, blocks) * Dim(group_words()));
+        }
+        Index range_at(const Index& panel, const Index& block) const { return panel * blocks + block; }
+    };
+    struct MatrixRange {
+        int smallest = -1, exact = -1;  // accumulators
+    };
+    MatrixRange begin_matrix_range(const MatrixPanels& panels);
+    void split_matrix_group(const MatrixPanels& panels, int group, const Index& words_at, const MatrixRange& range);
+    void end_matrix_range(const MatrixPanels& panels, const Index& at, const MatrixRange& range);
+    // Packs a block of a panel: `groups` of what `value` gives for (element, step), below the limit.
+    template <typename Factor>
+    void pack_matrix_panel(const MatrixPanels& panels, const Index& panel, const Index& block, const Dim& groups,
+                           const Index& limit, Factor value) {
+        const MatrixRange range = begin_matrix_range(panels);
+        const Index group = begin_loop("group", {"group", groups}, limit);
+        const int copy = local_buffer("group", DType::float32, Dim(panels.elements * loopir::matrix_step));
+        const LoopSpec elements{"e", Dim(panels.elements), false, !panels.is_rows, 1};
+        const LoopSpec steps{"k", Dim(loopir::matrix_step), false, panels.is_rows, 1};
+        Index element, step;
+        if (!panels.is_rows) step = begin_loop("k", steps);
+        element = begin_loop("e", elements);
+        if (panels.is_rows) step = begin_loop("k", steps);
+        const Index at = panels.is_rows ? element * Dim(loopir::matrix_step) + step : step * Dim(panels.elements) + element;
+        b_.store(copy, at, value(element, group * Dim(loopir::matrix_step) + step));
+        close(2);
+        split_matrix_group(panels, copy, panels.words_at(panel, block) + group * Dim(panels.group_words()), range);
+        close(1);
+        end_matrix_range(panels, panels.range_at(panel, block), range);
+    }
+    // The product of a block of two panels; where the sums go, and how many groups there are, is left to be said.
+    loopir::MultiplyTiles matrix_product(const MatrixPanels& rows, const Index& row_panel, const Index& row_block,
+                                         const MatrixPanels& columns, const Index& column_panel,
+                                         const Index& column_block);
+
     // The end: the schedule's flags are written into the finished kernel.
     LoweredKernel finish(const std::string& name);
 

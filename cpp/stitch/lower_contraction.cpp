@@ -560,6 +560,9 @@ void lower_contraction(const Program& program, const Partition& partition, const
                        const Schedule& schedule, const std::map<OpId, TensorRef>& in_place, const std::string& name,
                        LoweredRegion& result) {
     if (schedule.tiling->winograd) return lower_winograd(program, partition, region, schedule, in_place, name, result);
+    if (schedule.tiling->matrix_parts > 0) {
+        return lower_matrix_unit(program, partition, region, schedule, in_place, name, result);
+    }
     SharedScratch shared;
     const auto writer = [&] {
         return ContractionWriter(program, partition, region, schedule, in_place, result, shared);

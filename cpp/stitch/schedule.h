@@ -24,6 +24,8 @@ struct Machine {
     // Instructions multiply pairs of 16-bit factors and add them up, to int32 or float32.
     bool int16_pairs = false;
     bool bfloat16_pairs = false;
+    // A matrix unit multiplies tiles of bfloat16 numbers (loopir::MultiplyTiles).
+    bool matrix_unit = false;
     // Convolutions may be computed from transforms, which spreads what is not finite over the tile around it.
     bool minimal_filters = true;
     // What of a row may be kept in memory from one pass to the next, or is computed again.
@@ -93,6 +95,8 @@ struct Tiling {
     // Both factors are packed in this type, int16 or bfloat16, and neighbouring steps of the sum in pairs, which one
     // instruction multiplies and adds up.
     std::optional<DType> pairs;
+    // A matrix unit multiplies the factors, as so many bfloat16 parts each; 0: it does not.
+    int matrix_parts = 0;
     // A tile: so many panels in each direction.
     std::int64_t row_panels = 1;
     std::int64_t column_panels = 1;

@@ -21,6 +21,9 @@ constexpr std::int64_t worth_a_launch = 1 << 16;     // elements that may be pac
 constexpr std::int64_t worth_sharing = 1 << 19;      // multiplications of each thread
 constexpr std::int64_t max_uneven_tiles = 32;        // for each thread: with more, it matters little that they differ
 constexpr double worth_more_tiles = 0.96;            // of the time until the last thread is done
+constexpr std::int64_t min_matrix_extent = 48;       // rows, columns and steps that are worth to be packed in parts
+constexpr std::int64_t min_matrix_products = 1 << 23;
+constexpr std::int64_t max_matrix_groups = 4;        // of a block, in three parts
 constexpr std::int64_t passing_block = 64;           // steps of columns that are read where they are
 constexpr std::int64_t max_passing_panels = 5;       // of rows that read them
 constexpr std::int64_t min_passing_panels = 12;      // of columns in a tile
@@ -108,6 +111,55 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
     const std::int64_t row_uses = column_tiles * uses(tiling.row_batch);
     tiling.rows_once =
         is_invariant_factor(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
+}
+
+// In how many parts a matrix unit multiplies the factors, where it does so faster.
+int TilingChooser::find_matrix_parts(std::int64_t batches, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
+    if (!machine_.matrix_unit || compute_type(type_) != DType::float32) return 0;
+    if (std::min({rows, columns, reduce}) < min_matrix_extent) return 0;
+    if (std::max<std::int64_t>(batches, 1) * rows * columns * reduce < min_matrix_products) return 0;
+    return type_ == DType::bfloat16 ? 1 : 3;
+}
+
+// Panels are what the unit holds. The columns of a panel lie in the first cache for one block, the rows of a tile and
+// its sums in the second.
+void TilingChooser::choose_matrix_blocks(Tiling& tiling, int parts, std::int64_t rows, std::int64_t columns,
+                                         std::int64_t reduce) const {
+    tiling.matrix_parts = parts;
+    tiling.panel_rows = 2 * loopir::matrix_tile;
+    tiling.lanes = loopir::matrix_tile;
+    tiling.panel_vectors = 2;
+    const bool known =
+        std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
+    const std::int64_t groups = ceil_div(std::max<std::int64_t>(reduce, 1), loopir::matrix_step);
+    const std::int64_t block_groups = max_matrix_groups * 3 / parts;
+    tiling.one_block = known && groups <= block_groups * 3 / 2;
+    const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(groups, block_groups);
+    tiling.block = (known ? ceil_div(groups, blocks) : block_groups) * loopir::matrix_step;
+
+    const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
+    const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
+    const std::int64_t panel_bytes = tiling.panel_rows * tiling.block * 2 * parts;
+    const std::int64_t most_rows = std::max<std::int64_t>(machine_.l2_bytes / 4 / panel_bytes, 1);
+    const std::int64_t work = rows * columns * reduce;
+    tiling.row_panels = share(tiling, work, row_panels, most_rows, {1, 1});
+    const std::int64_t row_tiles = ceil_div(row_panels, tiling.row_panels);
+    std::int64_t most_columns = column_panels;
+    if (!tiling.one_block) {
+        const std::int64_t sums = tiling.row_panels * tiling.panel_rows * tiling.panel_columns() * 4;
+        most_columns = std::max<std::int64_t>(machine_.l2_bytes / 3 / sums, 1);
+    }
+    tiling.column_panels = share(tiling, work, column_panels, most_columns, {row_panels, tiling.row_panels});
+    const std::int64_t column_tiles = ceil_div(column_panels, tiling.column_panels);
+    split(tiling, work, row_tiles * column_tiles, reduce);
+    const auto uses = [&](const std::vector<VarId>& batch) {
+        return ceil_div(count(tiling.batch), std::max<std::int64_t>(count(batch), 1));
+    };
+    const auto is_worth = [&](int factor, std::int64_t uses, std::int64_t extent) {
+        return is_invariant_factor(factor) || (uses - 1) * extent * reduce > worth_a_launch / 4;
+    };
+    tiling.rows_once = is_worth(tiling.row_factor, column_tiles * uses(tiling.row_batch), rows);
+    tiling.columns_once = is_worth(1 - tiling.row_factor, row_tiles * uses(tiling.column_batch), columns);
 }
 
 // Whether columns can be read where they are: if elements cost nothing, lie side by side along the columns, and panels

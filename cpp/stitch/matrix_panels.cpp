@@ -1,0 +1,77 @@
+// Packing of panels for a matrix unit: a group of 32 steps is copied as it is computed, then split in parts.
+// See MatrixPanels.
+#include "loopir/matrix_parts.h"
+#include "stitch/kernel_writer.h"
+
+namespace topstitch::stitch {
+
+using loopir::Combiner;
+using loopir::matrix_step;
+using loopir::matrix_tile;
+using loopir::no_value;
+using loopir::ScalarOp;
+using loopir::ValueId;
+
+void KernelWriter::split_matrix_group(const MatrixPanels& panels, int group, const Index& words_at,
+                                      const MatrixRange& range) {
+    const std::int64_t words = panels.elements * matrix_tile;
+    const Index word = begin_loop("word", {"word", Dim(words), false, true, 1});
+    // Rows lie as [element][step], columns as [step][element].
+    const Index first = panels.is_rows ? word * Dim(2) : word + floor_div(word, Dim(panels.elements)) * Dim(panels.elements);
+    const ValueId low = b_.load(group, first);
+    const ValueId high = b_.load(group, first + Index(panels.is_rows ? 1 : panels.elements));
+    const auto store = [&](int part, ValueId lower, ValueId upper) {
+        const ValueId shifted = b_.op(ScalarOp::shr, lower, b_.constant_int(16, DType::uint32));
+        b_.store(panels.words, words_at + Index(part * words) + word, b_.op(ScalarOp::bit_or, shifted, upper));
+    };
+    if (panels.parts == 1) {
+        const auto bits = [this](ValueId value) {
+            return b_.bitcast(b_.round_to(value, DType::bfloat16), DType::uint32);
+        };
+        store(0, bits(low), bits(high));
+    } else {
+        const loopir::MatrixParts lower = loopir::split_in_parts(b_, low);
+        const loopir::MatrixParts upper = loopir::split_in_parts(b_, high);
+        for (int part = 0; part < panels.parts; ++part) {
+            const auto p = static_cast<std::size_t>(part);
+            store(part, lower.parts[p], upper.parts[p]);
+        }
+        b_.accumulate(range.smallest, b_.op(ScalarOp::min, lower.magnitude, upper.magnitude));
+        b_.accumulate(range.exact, b_.op(ScalarOp::bit_and, lower.exact, upper.exact));
+    }
+    close(1);
+}
+
+KernelWriter::MatrixRange KernelWriter::begin_matrix_range(const MatrixPanels& panels) {
+    if (!panels.has_ranges()) return {};
+    const MatrixRange range{b_.add_accumulator(Combiner::min, DType::uint32),
+                            b_.add_accumulator(Combiner::logical_and, DType::boolean)};
+    b_.init_acc(range.smallest);
+    b_.init_acc(range.exact);
+    return range;
+}
+
+void KernelWriter::end_matrix_range(const MatrixPanels& panels, const Index& at, const MatrixRange& range) {
+    if (!panels.has_ranges()) return;
+    b_.store(panels.ranges, at, loopir::matrix_range(b_, b_.acc_read(range.smallest), b_.acc_read(range.exact)));
+}
+
+loopir::MultiplyTiles KernelWriter::matrix_product(const MatrixPanels& rows, const Index& row_panel,
+                                                   const Index& row_block, const MatrixPanels& columns,
+                                                   const Index& column_panel, const Index& column_block) {
+    loopir::MultiplyTiles product;
+    product.rows = rows.words;
+    product.rows_at = rows.words_at(row_panel, row_block);
+    product.columns = columns.words;
+    product.columns_at = columns.words_at(column_panel, column_block);
+    product.parts = rows.parts;
+    product.row_tiles = static_cast<int>(rows.elements / matrix_tile);
+    product.column_tiles = static_cast<int>(columns.elements / matrix_tile);
+    if (rows.has_ranges()) {
+        product.plain = loopir::needs_plain_product(b_, b_.load(rows.ranges, rows.range_at(row_panel, row_block)),
+                                                    b_.load(columns.ranges, columns.range_at(column_panel, column_block)));
+    }
+    return product;
+}
+
+}  // namespace topstitch::stitch
