@@ -205,9 +205,8 @@ void Emitter::emit(const MultiplyTiles& product) {
             } else {
                 either(condition(product.adds), [&] { tiles.load_sums(); }, [&] { tiles.start(); });
             }
-            count(code_, steps, [&](Value* step) {
-                tiles.add_step(at(rows, step, rows_step), at(columns, step, columns_step));
-            });
+            count(code_, steps,
+                  [&](Value* step) { tiles.add_step(at(rows, step, rows_step), at(columns, step, columns_step)); });
             tiles.store_sums();
         }
     };

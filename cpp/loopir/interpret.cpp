@@ -266,8 +266,12 @@ private:
         if (const auto* init = std::get_if<InitAcc>(&stmt)) return InitStep{init->accumulator};
         if (const auto* step = std::get_if<Accumulate>(&stmt)) return AccumulateStep{step};
         if (const auto* product = std::get_if<MultiplyTiles>(&stmt)) {
-            return ProductStep{&stmt, product, flatten(product->rows_at), flatten(product->columns_at),
-                               flatten(product->sums_at), flatten(product->steps)};
+            return ProductStep{&stmt,
+                               product,
+                               flatten(product->rows_at),
+                               flatten(product->columns_at),
+                               flatten(product->sums_at),
+                               flatten(product->steps)};
         }
         const Loop& loop = std::get<Loop>(stmt);
         LoopStep step{loop.var, number(loop.extent), std::nullopt, {}};
@@ -402,8 +406,9 @@ private:
                     const std::int64_t block = k / matrix_tile;
                     const std::int64_t word = k % matrix_tile;
                     for (const int half : {0, 1}) {
-                        sum += element(product.rows, rows_at, height * matrix_tile, block, i * matrix_tile + word, half) *
-                               element(product.columns, columns_at, width * matrix_tile, block, word * width + j, half);
+                        sum +=
+                            element(product.rows, rows_at, height * matrix_tile, block, i * matrix_tile + word, half) *
+                            element(product.columns, columns_at, width * matrix_tile, block, word * width + j, half);
                     }
                 }
                 write(*step.stmt, product.sums, at, Scalar::of(sum));

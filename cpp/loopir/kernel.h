@@ -119,9 +119,10 @@ struct Accumulate {
     ValueId position = no_value;  // argmin, argmax: int64
     ValueId guard = no_value;     // skipped where false
 };
-// On a matrix unit: the product of two packed blocks, rows by columns in tiles of 16, over `steps` groups of 32 products.
-// A factor's element is the sum of `parts` bfloat16 numbers (see matrix_parts.h), and a word holds a part of two
-// neighbours along the sum, the first in its low half. Products of parts below the precision of float32 are left out.
+// On a matrix unit: the product of two packed blocks, rows by columns in tiles of 16, over `steps` groups of 32
+// products. A factor's element is the sum of `parts` bfloat16 numbers (see matrix_parts.h), and a word holds a part of
+// two neighbours along the sum, the first in its low half. Products of parts below the precision of float32 are left
+// out.
 struct MultiplyTiles {
     std::int32_t rows = -1, columns = -1;  // uint32: [step][part][row][word], [step][part][word][column]
     Index rows_at, columns_at;             // where they begin
@@ -151,8 +152,8 @@ struct Block {
     std::vector<Stmt> stmts;
 };
 
-inline constexpr std::int64_t matrix_tile = 16;    // rows and columns of a tile, and words of a step
-inline constexpr std::int64_t matrix_step = 32;    // products
+inline constexpr std::int64_t matrix_tile = 16;  // rows and columns of a tile, and words of a step
+inline constexpr std::int64_t matrix_step = 32;  // products
 
 struct LoopVarInfo {
     std::string name;

@@ -23,19 +23,23 @@ float number(std::uint32_t bits) {
 
 }  // namespace
 
+std::array<ValueId, most_matrix_parts> parts_of(Builder& b, ValueId value) {
+    const auto bits = [&b](std::int64_t number) { return b.constant_int(number, DType::uint32); };
+    const auto rounded = [&](ValueId number) {
+        const ValueId word = b.add(b.bitcast(number, DType::uint32), bits(0x8000));
+        return b.op(ScalarOp::bit_and, word, bits(upper_half));
+    };
+    const auto left = [&](ValueId number, ValueId part) { return b.sub(number, b.bitcast(part, DType::float32)); };
+    const ValueId first = rounded(value);
+    const ValueId after_first = left(value, first);
+    const ValueId second = rounded(after_first);
+    return {first, second, b.bitcast(left(after_first, second), DType::uint32)};
+}
+
 MatrixParts split_in_parts(Builder& b, ValueId value) {
     const auto bits = [&b](std::int64_t number) { return b.constant_int(number, DType::uint32); };
-    const auto rounded = [&](ValueId word) {
-        return b.op(ScalarOp::bit_and, b.add(word, bits(0x8000)), bits(upper_half));
-    };
-    const auto left = [&](ValueId number, ValueId part) {
-        return b.sub(number, b.bitcast(part, DType::float32));
-    };
     const ValueId whole = b.bitcast(value, DType::uint32);
-    const ValueId first = rounded(whole);
-    const ValueId after_first = left(value, first);
-    const ValueId second = rounded(b.bitcast(after_first, DType::uint32));
-    const ValueId third = b.bitcast(left(after_first, second), DType::uint32);
+    const auto [first, second, third] = parts_of(b, value);
 
     MatrixParts result;
     const ValueId without_sign = b.op(ScalarOp::shl, whole, bits(1));

@@ -21,6 +21,8 @@ struct MatrixParts {
     ValueId exact;      // bool: it has parts
 };
 MatrixParts split_in_parts(Builder& b, ValueId value);
+// The parts of a value that has some, or is NaN: then one of them is.
+std::array<ValueId, most_matrix_parts> parts_of(Builder& b, ValueId value);
 
 // What parts stand for, from their words; half: 0 or 1, of each word.
 float value_of_parts(const std::array<std::uint32_t, most_matrix_parts>& words, int parts, int half);
@@ -28,6 +30,7 @@ float value_of_parts(const std::array<std::uint32_t, most_matrix_parts>& words, 
 // How small the elements of a block are, from the least magnitude of the block and whether all elements have parts:
 // a number of which two are added up to see whether the blocks may be multiplied by parts.
 ValueId matrix_range(Builder& b, ValueId smallest, ValueId all_exact);
+inline constexpr std::int64_t any_matrix_range = 255;  // of a block whose elements all have parts, whatever they meet
 // Whether they may not: parts are missing, or the product of the smallest elements is below 2^-100, so that products of
 // parts might vanish that float32 still tells apart.
 ValueId needs_plain_product(Builder& b, ValueId rows_range, ValueId columns_range);

@@ -33,7 +33,8 @@ stitch::Machine scheduling_machine(const DeviceBackend& device, const CompileOpt
     stitch::Machine machine = device.machine();
     if (options.threads > 0) machine.threads = std::min(machine.threads, options.threads);
     if (options.deterministic) machine.threads = deterministic_threads;
-    if (options.math == MathMode::strict) machine.bfloat16_pairs = machine.matrix_unit = machine.minimal_filters = false;
+    if (options.math == MathMode::strict)
+        machine.bfloat16_pairs = machine.matrix_unit = machine.minimal_filters = false;
     return machine;
 }
 

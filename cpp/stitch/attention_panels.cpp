@@ -34,7 +34,11 @@ void PanelAttention::meet_panel() {
 
 PanelAttention::Staying PanelAttention::pack_staying(const std::string& name, int input, const Index& head,
                                                      const Dim& features, ValueId factor) {
-    Staying staying{{tiling_.panel_columns(), features, true}, -1, features};
+    Staying staying{{tiling_.panel_columns(), features, true}, -1, features, {}};
+    if (on_unit()) {
+        pack_staying_on_unit(staying, name, input, head, factor);
+        return staying;
+    }
     staying.buffer = local_buffer(name, type_, Dim(tiling_.tile()) * features);
     begin_own_panel();
     pack_panel(staying.layout, staying.buffer, panel_, 0, features, std::nullopt,
@@ -79,9 +83,18 @@ std::optional<Index> PanelAttention::streaming_limit() {
 
 // Zeros, since panels at the edge reach past the last token and the last feature: what they make of that, or of the
 // tokens of an earlier block, nobody looks at.
-PanelAttention::Streaming PanelAttention::begin_streaming(const std::string& name, const Dim& features, int rows) {
+PanelAttention::Streaming PanelAttention::begin_streaming(const std::string& name, const Dim& features, int rows,
+                                                          Meets meets) {
     const Dim depth = ceil_div(features, rows) * Dim(rows) + feature_padding;
-    Streaming block{{tiling_.panel_rows, depth, false}, -1, features};
+    Streaming block{{tiling_.panel_rows, depth, false}, -1, features, {}, {}};
+    if (on_unit()) {
+        const Dim tokens = tiling_.block;
+        if (meets != Meets::gathered)
+            block.by_token = matrix_panels(name, true, ceil_div(tokens, tiling_.panel_rows), features);
+        if (meets != Meets::scores)
+            block.by_feature = matrix_panels(name + "_features", true, ceil_div(features, rows), tokens);
+        return block;
+    }
     const Dim size = Dim(tiling_.block) * depth;
     block.buffer = local_buffer(name, type_, size);
     b_.store(block.buffer, begin_loop("at", {"at", size, false, true, 4}), number(0));
@@ -90,6 +103,7 @@ PanelAttention::Streaming PanelAttention::begin_streaming(const std::string& nam
 }
 
 void PanelAttention::fill_streaming(const Streaming& block, int input, const Index& head) {
+    if (on_unit()) return fill_on_unit(block, input, head);
     forget_values();
     const Index t = begin_loop("t", {"t", Dim(tiling_.block)}, streaming_rest());
     const Index feature = begin_loop("feature", {"feature", block.features, false, true, 2});
@@ -105,6 +119,7 @@ int PanelAttention::weight_buffer(const std::string& name) {
 }
 
 void PanelAttention::write_scores(int target, const Streaming& rows, const Staying& columns) {
+    if (on_unit()) return write_scores_on_unit(target, rows, columns);
     std::optional<Index> limit;
     if (streaming_limit_) limit = floor_div(*streaming_limit_ + Dim(tiling_.panel_rows - 1), tiling_.panel_rows);
     const Index panel = begin_loop("panel", {"panel", Dim(tiling_.block / tiling_.panel_rows)}, limit);
@@ -132,7 +147,8 @@ ValueId PanelAttention::visible(ValueId score, const Index& t, const Index& lane
 
 // --- Sums over the streaming tokens.
 
-void PanelAttention::gather(const Gathered& sums, const Streaming& rows, int weights, int decay) {
+void PanelAttention::gather(const Gathered& sums, const Streaming& rows, int weights, int decay, bool bounded) {
+    if (on_unit()) return gather_on_unit(sums, rows, weights, decay, bounded);
     const Index panel = begin_loop("panel", {"panel", ceil_div(sums.features, sums.rows)});
     const auto [i, j] = begin_panel(sums.rows, tiling_.panel_columns(), sums.rows, tiling_.panel_vectors);
     const Index feature = panel * Dim(sums.rows) + i;

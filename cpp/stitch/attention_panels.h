@@ -18,13 +18,17 @@ protected:
         PackedPanels layout;
         int buffer = -1;
         Dim features;
+        MatrixPanels packed;  // instead, for the matrix unit
     };
     // A block of the others: [token, feature], with room for a last panel of features.
     struct Streaming {
         PackedPanels layout;
         int buffer = -1;
         Dim features;
+        MatrixPanels by_token, by_feature;  // instead, for the matrix unit: rows of scores, and of what is gathered
     };
+    // What the tokens of a block are for.
+    enum class Meets : std::uint8_t { scores, gathered, both };
     // Sums over the streaming tokens: [panel, feature, token of the panel].
     struct Gathered {
         PackedPanels layout;
@@ -57,7 +61,7 @@ protected:
 
     // --- Blocks of the tokens that stream past.
 
-    Streaming begin_streaming(const std::string& name, const Dim& features, int rows);
+    Streaming begin_streaming(const std::string& name, const Dim& features, int rows, Meets meets);
     void fill_streaming(const Streaming& block, int input, const Index& head);
 
     // The tokens of the block that matter to the panel.
@@ -78,8 +82,11 @@ protected:
 
     // --- Sums over the streaming tokens.
 
-    // Adds those of a block; `decay`, a buffer by lane, multiplies what was there.
-    void gather(const Gathered& sums, const Streaming& rows, int weights, int decay);
+    // Adds those of a block; `decay`, a buffer by lane, multiplies what was there. `bounded`: the weights are within
+    // [0, 1], for the largest score 1, and were `cut`.
+    void gather(const Gathered& sums, const Streaming& rows, int weights, int decay, bool bounded = false);
+    // A weight, or 0 where it is too small to have parts: next to the weight of the largest score, it does not count.
+    ValueId cut(ValueId weight);
 
     // --- Results.
 
@@ -96,6 +103,18 @@ protected:
     }
 
 private:
+    // --- The same on the matrix unit (attention_matrix.cpp).
+
+    bool on_unit() const { return tiling_.matrix_parts > 0; }
+    // The guard that a step of the sum exists; none when all of a group do.
+    ValueId within(const Index& step, const Dim& steps);
+    ValueId or_zero(ValueId guard, ValueId value);
+    MatrixPanels matrix_panels(const std::string& name, bool is_rows, const Dim& panels, const Dim& steps);
+    void pack_staying_on_unit(Staying& staying, const std::string& name, int input, const Index& head, ValueId factor);
+    void fill_on_unit(const Streaming& block, int input, const Index& head);
+    void write_scores_on_unit(int target, const Streaming& rows, const Staying& columns);
+    void gather_on_unit(const Gathered& sums, const Streaming& rows, int weights, int decay, bool bounded);
+
     Index smaller(const Index& a, const Index& b);
     std::optional<Index> streaming_limit();
 

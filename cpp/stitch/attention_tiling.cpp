@@ -12,7 +12,11 @@ namespace {
 
 constexpr std::int64_t tile_tokens = 128;  // share what is packed of the streaming tokens
 constexpr std::int64_t block_tokens = 96;  // lie in the first-level cache while a panel meets them
-constexpr int min_sums = 8;                // fewer in registers do not hide the latency of a multiply-add
+constexpr std::int64_t tile_tokens_of_unit = 512;
+constexpr std::int64_t block_tokens_of_unit = 128;
+constexpr std::int64_t min_tokens_of_unit = 64;  // and features, of what is worth to be packed in parts
+constexpr std::int64_t min_features_of_unit = 32;
+constexpr int min_sums = 8;  // fewer in registers do not hide the latency of a multiply-add
 
 // The rows of a panel, between the two bounds, that leave the fewest of its rows empty.
 int rows_for(const Dim& count, int least, int most) {
@@ -65,32 +69,51 @@ AttentionTiling choose_attention_tiling(const Program& program, OpId op, const S
 
     const std::int64_t others = std::max<std::int64_t>(
         options.estimate(shapes.batch.num_elements() * (keys_in_lanes ? shapes.kv_heads : shapes.heads)), 1);
-    if (compute_type(view.view.input(0).dtype) == DType::float32) {
+    const DType type = compute_type(view.view.input(0).dtype);
+    if (type == DType::float32) {
         const auto in_group = choose_group_tiling(shapes, library, own, others, machine);
         if (in_group) return *in_group;
     }
 
     AttentionTiling tiling;
-    const auto bytes = static_cast<int>(size_of(compute_type(view.view.input(0).dtype)));
+    const auto bytes = static_cast<int>(size_of(type));
     tiling.lanes = std::max(machine.vector_bytes / bytes, 1);
     tiling.panel_vectors = own > tiling.lanes ? 2 : 1;
-    // As many sums as registers allow, beside a row of vectors and one broadcast number.
-    const int most = (machine.vector_registers - 4) / tiling.panel_vectors;
-    const int least = std::min(min_sums / tiling.panel_vectors, most);
-    tiling.panel_rows = rows_for(streaming, least, most);
-    tiling.feature_rows = rows_for(shapes.features, least, most);
-    tiling.value_feature_rows = rows_for(shapes.value_features, least, most);
+    const bool on_unit =
+        machine.matrix_unit && type == DType::float32 &&
+        std::min(own, options.estimate(streaming)) >= min_tokens_of_unit &&
+        std::min(options.estimate(shapes.features), options.estimate(shapes.value_features)) >= min_features_of_unit;
     // Many features leave room for fewer tokens in the second-level cache.
     const std::int64_t features = options.estimate(shapes.features + shapes.value_features);
     const std::int64_t room = machine.l2_bytes / 2 / (bytes * std::max<std::int64_t>(features, 1));
-    std::int64_t panels_of_block = std::min(block_tokens, room) / tiling.panel_rows;
-    if (streaming.is_known()) {
-        panels_of_block = std::min(panels_of_block, ceil_div(streaming.value(), tiling.panel_rows));
+    if (on_unit) {
+        tiling.matrix_parts = 3;
+        tiling.lanes = loopir::matrix_tile;
+        tiling.panel_vectors = 2;
+        tiling.panel_rows = tiling.feature_rows = tiling.value_feature_rows = 2 * loopir::matrix_tile;
+    } else {
+        // As many sums as registers allow, beside a row of vectors and one broadcast number.
+        const int most = (machine.vector_registers - 4) / tiling.panel_vectors;
+        const int least = std::min(min_sums / tiling.panel_vectors, most);
+        tiling.panel_rows = rows_for(streaming, least, most);
+        tiling.feature_rows = rows_for(shapes.features, least, most);
+        tiling.value_feature_rows = rows_for(shapes.value_features, least, most);
     }
-    tiling.block = std::max<std::int64_t>(panels_of_block, 1) * tiling.panel_rows;
+    const std::int64_t most_tokens = std::min(on_unit ? block_tokens_of_unit : block_tokens, room);
+    std::int64_t panels_of_block = std::max<std::int64_t>(most_tokens / tiling.panel_rows, 1);
+    if (streaming.is_known()) {
+        const std::int64_t all = std::max<std::int64_t>(ceil_div(streaming.value(), tiling.panel_rows), 1);
+        panels_of_block = std::min(panels_of_block, all);
+        // A last block that is shorter is copied more slowly.
+        if (on_unit)
+            panels_of_block =
+                rows_for(Dim(all), static_cast<int>((panels_of_block + 1) / 2), static_cast<int>(panels_of_block));
+    }
+    tiling.block = panels_of_block * tiling.panel_rows;
 
     const std::int64_t panels = std::max<std::int64_t>(ceil_div(own, tiling.panel_columns()), 1);
-    const std::int64_t most_panels = std::max<std::int64_t>(std::min(tile_tokens, room) / tiling.panel_columns(), 1);
+    const std::int64_t most_panels =
+        std::max<std::int64_t>(std::min(on_unit ? tile_tokens_of_unit : tile_tokens, room) / tiling.panel_columns(), 1);
     std::int64_t tiles = ceil_div(panels, most_panels);
     // Smaller tiles when there are fewer than threads.
     while (tiles < panels && others * tiles < 2 * machine.threads) ++tiles;
@@ -104,7 +127,8 @@ std::string str(const AttentionTiling& tiling) {
                       " tokens, past which the others stream in blocks of ", tiling.block);
     }
     return concat("attention: tiles of ", tiling.tile(), " tokens, past which the others stream in blocks of ",
-                  tiling.block, "; panels of ", tiling.panel_rows, " by ", tiling.panel_columns());
+                  tiling.block, "; panels of ", tiling.panel_rows, " by ", tiling.panel_columns(),
+                  tiling.matrix_parts > 0 ? ", on the matrix unit" : "");
 }
 
 }  // namespace topstitch::stitch

@@ -123,10 +123,11 @@ protected:
         std::int64_t elements = 0;
         int parts = 1;
         bool is_rows = false;
-        Dim groups = 1;  // of a panel
-        Dim blocks = 1;  // of a panel
+        Dim groups = 1;               // of a panel
+        Dim blocks = 1;               // of a panel
         int words = -1, ranges = -1;  // buffers; of each block, its loopir::matrix_range
-        bool has_ranges() const { return parts > 1; }
+        bool bounded = false;  // no element is too large or too small to have parts, and none matters that is small
+        bool has_ranges() const { return parts > 1 && !bounded; }
         std::int64_t group_words() const { return elements * loopir::matrix_tile * parts; }
         Dim panel_words() const { return groups * Dim(group_words()); }
         Index words_at(const Index& panel, const Index& block) const {
@@ -138,7 +139,9 @@ protected:
         int smallest = -1, exact = -1;  // accumulators
     };
     MatrixRange begin_matrix_range(const MatrixPanels& panels);
-    void split_matrix_group(const MatrixPanels& panels, int group, const Index& words_at, const MatrixRange& range);
+    // `group`: a buffer, in which its steps begin at `at`: rows as [element][step], columns as [step][element].
+    void split_matrix_group(const MatrixPanels& panels, int group, const Index& at, const Index& words_at,
+                            const MatrixRange& range);
     void end_matrix_range(const MatrixPanels& panels, const Index& at, const MatrixRange& range);
     // Packs a block of a panel: `groups` of what `value` gives for (element, step), below the limit.
     template <typename Factor>
@@ -153,10 +156,11 @@ protected:
         if (!panels.is_rows) step = begin_loop("k", steps);
         element = begin_loop("e", elements);
         if (panels.is_rows) step = begin_loop("k", steps);
-        const Index at = panels.is_rows ? element * Dim(loopir::matrix_step) + step : step * Dim(panels.elements) + element;
+        const Index at =
+            panels.is_rows ? element * Dim(loopir::matrix_step) + step : step * Dim(panels.elements) + element;
         b_.store(copy, at, value(element, group * Dim(loopir::matrix_step) + step));
         close(2);
-        split_matrix_group(panels, copy, panels.words_at(panel, block) + group * Dim(panels.group_words()), range);
+        split_matrix_group(panels, copy, 0, panels.words_at(panel, block) + group * Dim(panels.group_words()), range);
         close(1);
         end_matrix_range(panels, panels.range_at(panel, block), range);
     }

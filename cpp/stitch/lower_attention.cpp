@@ -29,8 +29,9 @@ protected:
         const int total = row_buffer("total", 0);
         const int decay = local_buffer("decay", type_, panel_columns());
         const int weights = weight_buffer("weights");
-        const Streaming keys = begin_streaming("key", shapes_.features, tiling_.feature_rows);
-        const Streaming values = begin_streaming("value", shapes_.value_features, tiling_.value_feature_rows);
+        const Streaming keys = begin_streaming("key", shapes_.features, tiling_.feature_rows, Meets::scores);
+        const Streaming values =
+            begin_streaming("value", shapes_.value_features, tiling_.value_feature_rows, Meets::gathered);
 
         begin_block();
         fill_streaming(keys, key, kv_head);
@@ -38,7 +39,7 @@ protected:
         meet_panel();
         write_scores(weights, keys, queries);
         soften(weights, largest, total, decay);
-        gather(outputs, values, weights, decay);
+        gather(outputs, values, weights, decay, true);
         close(2);
 
         begin_own_panel();
@@ -62,8 +63,8 @@ protected:
         Gathered sums = begin_gathered("query_gradient", shapes_.features, tiling_.feature_rows);
         const int weights = weight_buffer("weights");
         const int by_weights = weight_buffer("by_weights");
-        const Streaming keys = begin_streaming("key", shapes_.features, tiling_.feature_rows);
-        const Streaming values = begin_streaming("value", shapes_.value_features, 1);
+        const Streaming keys = begin_streaming("key", shapes_.features, tiling_.feature_rows, Meets::both);
+        const Streaming values = begin_streaming("value", shapes_.value_features, 1, Meets::scores);
 
         begin_block();
         fill_streaming(keys, key, kv_head);
@@ -99,8 +100,9 @@ protected:
         Gathered by_value = begin_gathered("value_gradient", shapes_.value_features, tiling_.value_feature_rows);
         const int weights = weight_buffer("weights");
         const int by_scores = weight_buffer("by_scores");
-        const Streaming queries = begin_streaming("query", shapes_.features, tiling_.feature_rows);
-        const Streaming gradients = begin_streaming("gradient", shapes_.value_features, tiling_.value_feature_rows);
+        const Streaming queries = begin_streaming("query", shapes_.features, tiling_.feature_rows, Meets::both);
+        const Streaming gradients =
+            begin_streaming("gradient", shapes_.value_features, tiling_.value_feature_rows, Meets::both);
 
         head_ = kv_head * shapes_.group + begin_loop("member", {"member", shapes_.group});
         begin_block();
@@ -153,7 +155,7 @@ private:
             const int sum = b_.add_accumulator(Combiner::sum, type_);
             b_.init_acc(sum);
             each_streaming([&](const Index& t) {
-                const ValueId weight = b_.op(ScalarOp::exp, b_.sub(b_.load(weights, weight_at(t, lane)), shift));
+                const ValueId weight = cut(b_.op(ScalarOp::exp, b_.sub(b_.load(weights, weight_at(t, lane)), shift)));
                 b_.store(weights, weight_at(t, lane), weight);
                 b_.accumulate(sum, weight);
             });
@@ -165,7 +167,7 @@ private:
     }
 
     ValueId weight_of(ValueId score, ValueId logsumexp, const Index& t, const Index& lane) {
-        return b_.op(ScalarOp::exp, b_.sub(visible(score, t, lane), logsumexp));
+        return cut(b_.op(ScalarOp::exp, b_.sub(visible(score, t, lane), logsumexp)));
     }
 };
 

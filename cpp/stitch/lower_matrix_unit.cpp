@@ -95,8 +95,8 @@ private:
               bool is_rows, std::int64_t panel, std::int64_t tile_panels, bool once) const {
         Side result{name, vars, batch, factor, is_rows, extent(vars), 0, extent(batch), panel, tile_panels, once};
         result.panels = ceil_div(result.extent, panel);
-        result.packed = {panel, tiling_.matrix_parts, is_rows, once ? blocks() * Dim(block_groups_) : Dim(block_groups_),
-                         once ? blocks() : Dim(1)};
+        result.packed = {panel, tiling_.matrix_parts, is_rows,
+                         once ? blocks() * Dim(block_groups_) : Dim(block_groups_), once ? blocks() : Dim(1)};
         return result;
     }
 
@@ -114,8 +114,7 @@ private:
 
     void find_panels(Side& side, const Dim& panels) {
         side.packed.words = local_buffer(side.name, DType::uint32, panels * side.packed.panel_words());
-        if (side.packed.has_ranges())
-            side.packed.ranges = local_buffer(side.name + "_range", DType::uint32, panels);
+        if (side.packed.has_ranges()) side.packed.ranges = local_buffer(side.name + "_range", DType::uint32, panels);
     }
     void find_shared_panels(Side& side, int& number, bool writing) {
         if (side.packed.words >= 0) return;
@@ -124,8 +123,8 @@ private:
         side.packed.words =
             scratch_buffer(side.name, number, DType::uint32, panels * side.packed.panel_words(), writing);
         if (!side.packed.has_ranges()) return;
-        side.packed.ranges = scratch_buffer(side.name + "_range", number + 1, DType::uint32,
-                                            panels * side.packed.blocks, writing);
+        side.packed.ranges =
+            scratch_buffer(side.name + "_range", number + 1, DType::uint32, panels * side.packed.blocks, writing);
     }
 
     LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
@@ -151,8 +150,7 @@ private:
                               const ValueId value = factor(side.factor);
                               // A factor may make something else of what is not there.
                               const ValueId kept =
-                                  guard_ == no_value ? value
-                                                     : b_.select(guard_, value, b_.constant(0, b_.type(value)));
+                                  guard_ == no_value ? value : b_.select(guard_, value, b_.constant(0, b_.type(value)));
                               guard_ = no_value;
                               return kept;
                           });
@@ -171,12 +169,12 @@ private:
             place(columns_, shared_.columns, columns_.once ? column_panel : Index(0));
         if (sums_ < 0) sums_ = local_buffer("sums", DType::float32, Dim(sum_rows() * sum_row()));
         const bool alone = tiling_.one_block;
-        loopir::MultiplyTiles product = matrix_product(rows_.packed, row_number, row_block, columns_.packed,
-                                                       column_number, column_block);
+        loopir::MultiplyTiles product =
+            matrix_product(rows_.packed, row_number, row_block, columns_.packed, column_number, column_block);
         product.sums = sums_;
         product.sums_row = sum_row();
-        product.sums_at = alone ? Index(0)
-                                : sum_offset(row_panel * Dim(rows_.panel), column_panel * Dim(columns_.panel));
+        product.sums_at =
+            alone ? Index(0) : sum_offset(row_panel * Dim(rows_.panel), column_panel * Dim(columns_.panel));
         const ValueId left = b_.index_value(groups_from(first_block_));
         product.steps = Index::value(b_.op(ScalarOp::min, left, b_.index_value(Dim(block_groups_))));
         if (!alone) product.adds = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
@@ -188,9 +186,7 @@ private:
     std::int64_t tile_columns() const { return tiling_.column_panels * columns_.panel; }
     std::int64_t sum_rows() const { return (tiling_.one_block ? 1 : tiling_.row_panels) * rows_.panel; }
     // A power of two between rows would put them all into the same lines of the cache.
-    std::int64_t sum_row() const {
-        return tiling_.one_block ? columns_.panel : tile_columns() + loopir::matrix_tile;
-    }
+    std::int64_t sum_row() const { return tiling_.one_block ? columns_.panel : tile_columns() + loopir::matrix_tile; }
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
     void finish_sums(const Index& row_panel, std::int64_t rows, const Index& column_panel, std::int64_t columns) {

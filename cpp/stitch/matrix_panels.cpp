@@ -12,12 +12,12 @@ using loopir::no_value;
 using loopir::ScalarOp;
 using loopir::ValueId;
 
-void KernelWriter::split_matrix_group(const MatrixPanels& panels, int group, const Index& words_at,
+void KernelWriter::split_matrix_group(const MatrixPanels& panels, int group, const Index& at, const Index& words_at,
                                       const MatrixRange& range) {
     const std::int64_t words = panels.elements * matrix_tile;
     const Index word = begin_loop("word", {"word", Dim(words), false, true, 1});
-    // Rows lie as [element][step], columns as [step][element].
-    const Index first = panels.is_rows ? word * Dim(2) : word + floor_div(word, Dim(panels.elements)) * Dim(panels.elements);
+    const Index first =
+        at + (panels.is_rows ? word * Dim(2) : word + floor_div(word, Dim(panels.elements)) * Dim(panels.elements));
     const ValueId low = b_.load(group, first);
     const ValueId high = b_.load(group, first + Index(panels.is_rows ? 1 : panels.elements));
     const auto store = [&](int part, ValueId lower, ValueId upper) {
@@ -29,6 +29,10 @@ void KernelWriter::split_matrix_group(const MatrixPanels& panels, int group, con
             return b_.bitcast(b_.round_to(value, DType::bfloat16), DType::uint32);
         };
         store(0, bits(low), bits(high));
+    } else if (panels.bounded) {
+        const auto lower = loopir::parts_of(b_, low);
+        const auto upper = loopir::parts_of(b_, high);
+        for (std::size_t p = 0; p < lower.size(); ++p) store(static_cast<int>(p), lower[p], upper[p]);
     } else {
         const loopir::MatrixParts lower = loopir::split_in_parts(b_, low);
         const loopir::MatrixParts upper = loopir::split_in_parts(b_, high);
@@ -67,9 +71,13 @@ loopir::MultiplyTiles KernelWriter::matrix_product(const MatrixPanels& rows, con
     product.parts = rows.parts;
     product.row_tiles = static_cast<int>(rows.elements / matrix_tile);
     product.column_tiles = static_cast<int>(columns.elements / matrix_tile);
-    if (rows.has_ranges()) {
-        product.plain = loopir::needs_plain_product(b_, b_.load(rows.ranges, rows.range_at(row_panel, row_block)),
-                                                    b_.load(columns.ranges, columns.range_at(column_panel, column_block)));
+    if (rows.parts > 1) {
+        const auto range = [this](const MatrixPanels& panels, const Index& panel, const Index& block) {
+            return panels.has_ranges() ? b_.load(panels.ranges, panels.range_at(panel, block))
+                                       : b_.constant_int(loopir::any_matrix_range, DType::uint32);
+        };
+        product.plain = loopir::needs_plain_product(b_, range(rows, row_panel, row_block),
+                                                    range(columns, column_panel, column_block));
     }
     return product;
 }

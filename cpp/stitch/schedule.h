@@ -151,6 +151,7 @@ struct AttentionTiling {
     int value_feature_rows = 1;
     std::int64_t tile_panels = 1;  // panels of lanes in a tile
     std::int64_t block = 1;        // streaming tokens, a multiple of panel_rows
+    int matrix_parts = 0;          // see Tiling
 
     std::int64_t panel_columns() const { return std::int64_t{panel_vectors} * lanes; }
     std::int64_t tile() const { return tile_panels * panel_columns(); }

@@ -21,12 +21,13 @@ constexpr std::int64_t worth_a_launch = 1 << 16;     // elements that may be pac
 constexpr std::int64_t worth_sharing = 1 << 19;      // multiplications of each thread
 constexpr std::int64_t max_uneven_tiles = 32;        // for each thread: with more, it matters little that they differ
 constexpr double worth_more_tiles = 0.96;            // of the time until the last thread is done
-constexpr std::int64_t min_matrix_extent = 48;       // rows, columns and steps that are worth to be packed in parts
-constexpr std::int64_t min_matrix_products = 1 << 23;
-constexpr std::int64_t max_matrix_groups = 4;        // of a block, in three parts
-constexpr std::int64_t passing_block = 64;           // steps of columns that are read where they are
-constexpr std::int64_t max_passing_panels = 5;       // of rows that read them
-constexpr std::int64_t min_passing_panels = 12;      // of columns in a tile
+// What is worth to be packed for a matrix unit, for one part.
+constexpr std::int64_t min_matrix_extent = 40;  // rows, columns and steps
+constexpr std::int64_t min_matrix_products = 1 << 22;
+constexpr std::int64_t max_matrix_groups = 4;    // of a block, in three parts
+constexpr std::int64_t passing_block = 64;       // steps of columns that are read where they are
+constexpr std::int64_t max_passing_panels = 5;   // of rows that read them
+constexpr std::int64_t min_passing_panels = 12;  // of columns in a tile
 
 }  // namespace
 
@@ -114,11 +115,14 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
 }
 
 // In how many parts a matrix unit multiplies the factors, where it does so faster.
-int TilingChooser::find_matrix_parts(std::int64_t batches, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const {
+int TilingChooser::find_matrix_parts(std::int64_t batches, std::int64_t rows, std::int64_t columns,
+                                     std::int64_t reduce) const {
     if (!machine_.matrix_unit || compute_type(type_) != DType::float32) return 0;
-    if (std::min({rows, columns, reduce}) < min_matrix_extent) return 0;
-    if (std::max<std::int64_t>(batches, 1) * rows * columns * reduce < min_matrix_products) return 0;
-    return type_ == DType::bfloat16 ? 1 : 3;
+    const int parts = type_ == DType::bfloat16 ? 1 : 3;
+    const std::int64_t products = std::max<std::int64_t>(batches, 1) * rows * columns * reduce;
+    const bool is_worth = std::min({rows, columns, reduce}) >= parts * min_matrix_extent &&
+                          products >= parts * parts * min_matrix_products;
+    return is_worth ? parts : 0;
 }
 
 // Panels are what the unit holds. The columns of a panel lie in the first cache for one block, the rows of a tile and
@@ -142,7 +146,8 @@ void TilingChooser::choose_matrix_blocks(Tiling& tiling, int parts, std::int64_t
     const std::int64_t panel_bytes = tiling.panel_rows * tiling.block * 2 * parts;
     const std::int64_t most_rows = std::max<std::int64_t>(machine_.l2_bytes / 4 / panel_bytes, 1);
     const std::int64_t work = rows * columns * reduce;
-    tiling.row_panels = share(tiling, work, row_panels, most_rows, {1, 1});
+    const bool all_rows = row_panels <= most_rows && column_panels >= 2 * machine_.threads;
+    tiling.row_panels = all_rows ? row_panels : share(tiling, work, row_panels, most_rows, {1, 1});
     const std::int64_t row_tiles = ceil_div(row_panels, tiling.row_panels);
     std::int64_t most_columns = column_panels;
     if (!tiling.one_block) {
