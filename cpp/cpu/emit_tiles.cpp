@@ -20,13 +20,20 @@ constexpr std::int64_t row_bytes = 64;
 constexpr std::int64_t tile_bytes = matrix_tile * row_bytes;
 constexpr std::int64_t bytes_of_sum = 4;
 
-// Writes the product of one row of tiles. Registers: its sums, the parts of its rows, and one for the columns. The unit
-// has few spare registers when another thread runs on the same core: with seven in use it takes up to half longer, and
-// with eight twice as long.
+llvm::Intrinsic::ID instruction_of(DType rows, DType columns) {
+    if (rows == DType::bfloat16) return llvm::Intrinsic::x86_tdpbf16ps;
+    if (rows == DType::int8)
+        return columns == DType::int8 ? llvm::Intrinsic::x86_tdpbssd : llvm::Intrinsic::x86_tdpbsud;
+    return columns == DType::int8 ? llvm::Intrinsic::x86_tdpbusd : llvm::Intrinsic::x86_tdpbuud;
+}
+
+// Writes the product of some rows of tiles. Registers: their sums, the parts of the rows, and one for the columns. The
+// unit has few spare registers when another thread runs on the same core: with seven in use it takes up to half longer
+// than with six, and with eight twice as long.
 class TileProduct {
 public:
-    TileProduct(CodeBuilder& code, const MultiplyTiles& product, int row_tile, Value* sums)
-        : code_(code), ir_(code.ir()), product_(product), row_tile_(row_tile), sums_(sums) {}
+    TileProduct(CodeBuilder& code, const MultiplyTiles& product, int first_row, int rows, Value* sums)
+        : code_(code), ir_(code.ir()), product_(product), first_row_(first_row), rows_(rows), sums_(sums) {}
 
     void start() {
         for_sums([&](int tile, Value*) { call(llvm::Intrinsic::x86_tilezero, {number8(tile)}); });
@@ -44,30 +51,40 @@ public:
     // One group of steps, from these places on. Products of the parts p and q with p + q < parts are all that count.
     void add_step(Value* rows, Value* columns) {
         const std::int64_t width = product_.column_tiles * row_bytes;
-        for (int part = 0; part < product_.parts; ++part)
-            load(row_register(part), rows, (part * product_.row_tiles + row_tile_) * tile_bytes, row_bytes);
+        for (int i = 0; i < rows_; ++i) {
+            for (int part = 0; part < product_.parts; ++part) {
+                const int tile = part * product_.row_tiles + first_row_ + i;
+                load(row_register(i, part), rows, tile * tile_bytes, row_bytes);
+            }
+        }
         for (int j = 0; j < product_.column_tiles; ++j) {
             for (int part = 0; part < product_.parts; ++part) {
                 load(column_register(), columns, part * matrix_tile * width + j * row_bytes, width);
-                for (int other = 0; part + other < product_.parts; ++other) {
-                    call(llvm::Intrinsic::x86_tdpbf16ps,
-                         {number8(j), number8(row_register(other)), number8(column_register())});
+                for (int i = 0; i < rows_; ++i) {
+                    for (int other = 0; part + other < product_.parts; ++other) {
+                        call(
+                            instruction_of(product_.rows_type, product_.columns_type),
+                            {number8(sum_register(i, j)), number8(row_register(i, other)), number8(column_register())});
+                    }
                 }
             }
         }
     }
 
 private:
-    int row_register(int part) const { return product_.column_tiles + part; }
-    int column_register() const { return row_register(product_.parts); }
+    int sum_register(int i, int j) const { return i * product_.column_tiles + j; }
+    int row_register(int i, int part) const { return sum_register(rows_, 0) + i * product_.parts + part; }
+    int column_register() const { return row_register(rows_, 0); }
     Value* number8(int value) { return ir_.getInt8(static_cast<std::uint8_t>(value)); }
     Value* sums_stride() { return code_.number(product_.sums_row * bytes_of_sum); }
 
     template <typename Use>
     void for_sums(Use use) {
-        for (int j = 0; j < product_.column_tiles; ++j) {
-            const std::int64_t at = (row_tile_ * product_.sums_row + j) * matrix_tile * bytes_of_sum;
-            use(j, ir_.CreateConstGEP1_64(ir_.getInt8Ty(), sums_, static_cast<std::uint64_t>(at)));
+        for (int i = 0; i < rows_; ++i) {
+            for (int j = 0; j < product_.column_tiles; ++j) {
+                const std::int64_t at = ((first_row_ + i) * product_.sums_row + j) * matrix_tile * bytes_of_sum;
+                use(sum_register(i, j), ir_.CreateConstGEP1_64(ir_.getInt8Ty(), sums_, static_cast<std::uint64_t>(at)));
+            }
         }
     }
     void load(int tile, Value* from, std::int64_t at, std::int64_t stride) {
@@ -81,7 +98,7 @@ private:
     CodeBuilder& code_;
     llvm::IRBuilder<>& ir_;
     const MultiplyTiles& product_;
-    int row_tile_;
+    int first_row_, rows_;
     Value* sums_;
 };
 
@@ -198,8 +215,9 @@ void Emitter::emit(const MultiplyTiles& product) {
     };
 
     const auto multiply = [&] {
-        for (int row_tile = 0; row_tile < product.row_tiles; ++row_tile) {
-            TileProduct tiles(code_, product, row_tile, sums);
+        const int rows_together = product.parts == 1 ? product.row_tiles : 1;
+        for (int first = 0; first < product.row_tiles; first += rows_together) {
+            TileProduct tiles(code_, product, first, rows_together, sums);
             if (product.adds == loopir::no_value) {
                 tiles.start();
             } else {

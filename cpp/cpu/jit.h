@@ -41,7 +41,7 @@ struct TargetInfo {
     bool fma = false;
     bool int16_pairs = false;     // instructions multiply pairs of factors and add them up: to int32
     bool bfloat16_pairs = false;  // to float32
-    bool matrix_unit = false;     // of bfloat16 numbers, to float32
+    bool matrix_unit = false;     // of bfloat16 numbers, to float32, and bytes, to int32
     bool fuse = true;             // multiply-adds of the program are rounded once, where there is an instruction for it
     int optimization_level = 1;   // 0: quick to compile
     std::int64_t l1_bytes = 32 << 10;

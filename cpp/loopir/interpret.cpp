@@ -387,31 +387,42 @@ private:
         const std::int64_t columns_at = evaluate(step.columns_at);
         const std::int64_t sums_at = evaluate(step.sums_at);
         const std::int64_t words = std::max<std::int64_t>(evaluate(step.steps), 0) * matrix_tile;
-        // Of a block of `size` words each: the element `half` of the word `at`.
-        const auto element = [&](std::int32_t buffer, std::int64_t first, std::int64_t size, std::int64_t block,
-                                 std::int64_t at, int half) {
+        // Of a block of `size` words each: the element `place` of the word `at`.
+        const auto element = [&](std::int32_t buffer, DType type, std::int64_t first, std::int64_t size,
+                                 std::int64_t block, std::int64_t at, int place) {
             std::array<std::uint32_t, most_matrix_parts> parts{};
             for (int part = 0; part < product.parts; ++part) {
                 const std::int64_t position = first + (block * product.parts + part) * size + at;
                 parts[static_cast<std::size_t>(part)] = load(*step.stmt, buffer, position).as<std::uint32_t>();
             }
-            return value_of_parts(parts, product.parts, half);
+            if (type == DType::bfloat16) return Scalar::of(value_of_parts(parts, product.parts, place));
+            const auto byte = static_cast<std::uint8_t>(parts[0] >> (8 * place));
+            return Scalar::of(type == DType::int8 ? std::int32_t{static_cast<std::int8_t>(byte)} : std::int32_t{byte});
+        };
+        const auto sum_of_products = [&](auto sum, std::int64_t i, std::int64_t j) {
+            using Sum = decltype(sum);
+            for (std::int64_t k = 0; k < words; ++k) {
+                const std::int64_t block = k / matrix_tile;
+                const std::int64_t word = k % matrix_tile;
+                for (int place = 0; place < matrix_word(product.rows_type); ++place) {
+                    const Scalar row = element(product.rows, product.rows_type, rows_at, height * matrix_tile, block,
+                                               i * matrix_tile + word, place);
+                    const Scalar column = element(product.columns, product.columns_type, columns_at,
+                                                  width * matrix_tile, block, word * width + j, place);
+                    sum = static_cast<Sum>(sum + static_cast<Sum>(row.as<Sum>() * column.as<Sum>()));
+                }
+            }
+            return sum;
         };
         for (std::int64_t i = 0; i < height; ++i) {
             for (std::int64_t j = 0; j < width; ++j) {
                 const std::int64_t at = sums_at + i * product.sums_row + j;
                 const bool adds = product.adds != no_value && holds(product.adds);
-                float sum = adds ? load(*step.stmt, product.sums, at).as<float>() : 0.0F;
-                for (std::int64_t k = 0; k < words; ++k) {
-                    const std::int64_t block = k / matrix_tile;
-                    const std::int64_t word = k % matrix_tile;
-                    for (const int half : {0, 1}) {
-                        sum +=
-                            element(product.rows, rows_at, height * matrix_tile, block, i * matrix_tile + word, half) *
-                            element(product.columns, columns_at, width * matrix_tile, block, word * width + j, half);
-                    }
-                }
-                write(*step.stmt, product.sums, at, Scalar::of(sum));
+                const Scalar before = adds ? load(*step.stmt, product.sums, at) : Scalar{};
+                write(*step.stmt, product.sums, at,
+                      product.rows_type == DType::bfloat16
+                          ? Scalar::of(sum_of_products(before.as<float>(), i, j))
+                          : Scalar::of(static_cast<std::int32_t>(sum_of_products(before.as<std::uint32_t>(), i, j))));
             }
         }
     }

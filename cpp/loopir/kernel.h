@@ -119,14 +119,16 @@ struct Accumulate {
     ValueId position = no_value;  // argmin, argmax: int64
     ValueId guard = no_value;     // skipped where false
 };
-// On a matrix unit: the product of two packed blocks, rows by columns in tiles of 16, over `steps` groups of 32
-// products. A factor's element is the sum of `parts` bfloat16 numbers (see matrix_parts.h), and a word holds a part of
-// two neighbours along the sum, the first in its low half. Products of parts below the precision of float32 are left
-// out.
+// On a matrix unit: the product of two packed blocks, rows by columns in tiles of 16, over `steps` groups of 16 words.
+// A word holds neighbours along the sum, the first in its lowest bits: two bfloat16, or four bytes. A factor's element
+// is the sum of `parts` bfloat16 numbers (see matrix_parts.h), of which each word has the same part; products of parts
+// below the precision of float32 are left out.
 struct MultiplyTiles {
     std::int32_t rows = -1, columns = -1;  // uint32: [step][part][row][word], [step][part][word][column]
-    Index rows_at, columns_at;             // where they begin
-    std::int32_t sums = -1;                // float32: [row][column]
+    DType rows_type = DType::bfloat16;     // or int8, uint8: then both are
+    DType columns_type = DType::bfloat16;
+    Index rows_at, columns_at;  // where they begin
+    std::int32_t sums = -1;     // float32 or, wrapping, int32: [row][column]
     Index sums_at;
     std::int64_t sums_row = 0;  // from one row to the next
     Index steps;                // of any value; none when it is not positive
@@ -152,8 +154,10 @@ struct Block {
     std::vector<Stmt> stmts;
 };
 
-inline constexpr std::int64_t matrix_tile = 16;  // rows and columns of a tile, and words of a step
-inline constexpr std::int64_t matrix_step = 32;  // products
+inline constexpr std::int64_t matrix_tile = 16;   // rows and columns of a tile, and words of a step
+constexpr std::int64_t matrix_word(DType type) {  // elements of a word
+    return type == DType::bfloat16 ? 2 : 4;
+}
 
 struct LoopVarInfo {
     std::string name;

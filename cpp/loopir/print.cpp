@@ -149,9 +149,10 @@ private:
             return concat(buffer_name(buffer), "[", index_text(index), "]");
         };
         std::string text =
-            concat("multiply ", at(product.rows, product.rows_at), " by ", at(product.columns, product.columns_at),
-                   " to ", at(product.sums, product.sums_at), " row ", product.sums_row, ", tiles ", product.row_tiles,
-                   " by ", product.column_tiles, ", parts ", product.parts, ", steps ", index_text(product.steps));
+            concat("multiply ", at(product.rows, product.rows_at), " ", name_of(product.rows_type), " by ",
+                   at(product.columns, product.columns_at), " ", name_of(product.columns_type), " to ",
+                   at(product.sums, product.sums_at), " row ", product.sums_row, ", tiles ", product.row_tiles, " by ",
+                   product.column_tiles, ", parts ", product.parts, ", steps ", index_text(product.steps));
         if (product.adds != no_value) text += " adds " + value_name(product.adds);
         if (product.plain != no_value) text += " plain " + value_name(product.plain);
         return text;

@@ -200,8 +200,15 @@ private:
         for (const std::int32_t factor : {product.rows, product.columns}) {
             require(use_buffer(factor).dtype == DType::uint32, "the factors must be words of uint32");
         }
+        const bool bytes = product.rows_type != DType::bfloat16;
+        for (const DType type : {product.rows_type, product.columns_type}) {
+            const bool fits = bytes ? type == DType::int8 || type == DType::uint8 : type == DType::bfloat16;
+            require(fits, "the factors must both be bfloat16, or both bytes, but one is ", name_of(type));
+        }
+        require(!bytes || (product.parts == 1 && product.plain == no_value), "bytes have one part");
         const BufferParam& sums = use_buffer(product.sums);
-        require(sums.dtype == DType::float32, "the sums must be float32");
+        require(sums.dtype == (bytes ? DType::int32 : DType::float32), "the sums must be ", bytes ? "int32" : "float32",
+                ", but are ", name_of(sums.dtype));
         require(sums.role != BufferParam::Role::input, "buffer ", sums.name, " is an input and cannot be written");
         for (const Index* index : {&product.rows_at, &product.columns_at, &product.sums_at, &product.steps})
             use(*index);

@@ -5,13 +5,13 @@
 
 namespace topstitch::stitch {
 
-using loopir::matrix_step;
 using loopir::no_value;
 using loopir::ScalarOp;
 using loopir::ValueId;
 
 namespace {
 
+constexpr std::int64_t matrix_step = loopir::matrix_tile * loopir::matrix_word(DType::bfloat16);
 constexpr double smallest_weight = 0x1p-100;
 
 Index groups_of(const Index& steps) {

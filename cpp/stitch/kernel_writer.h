@@ -117,17 +117,19 @@ protected:
 
     // --- Factors of products on a matrix unit (matrix_panels.cpp).
 
-    // A packed factor: panels of 16 or 32 elements, cut along the sum in blocks and these in groups of 32 steps, as
+    // A packed factor: panels of 16 or 32 elements, cut along the sum in blocks and these in groups of 16 words, as
     // loopir::MultiplyTiles reads them.
     struct MatrixPanels {
         std::int64_t elements = 0;
         int parts = 1;
+        DType type = DType::bfloat16;  // of the parts
         bool is_rows = false;
         Dim groups = 1;               // of a panel
         Dim blocks = 1;               // of a panel
         int words = -1, ranges = -1;  // buffers; of each block, its loopir::matrix_range
         bool bounded = false;  // no element is too large or too small to have parts, and none matters that is small
         bool has_ranges() const { return parts > 1 && !bounded; }
+        std::int64_t group_steps() const { return loopir::matrix_tile * loopir::matrix_word(type); }
         std::int64_t group_words() const { return elements * loopir::matrix_tile * parts; }
         Dim panel_words() const { return groups * Dim(group_words()); }
         Index words_at(const Index& panel, const Index& block) const {
@@ -149,16 +151,17 @@ protected:
                            const Index& limit, Factor value) {
         const MatrixRange range = begin_matrix_range(panels);
         const Index group = begin_loop("group", {"group", groups}, limit);
-        const int copy = local_buffer("group", DType::float32, Dim(panels.elements * loopir::matrix_step));
+        const std::int64_t group_steps = panels.group_steps();
+        const DType type = panels.type == DType::bfloat16 ? DType::float32 : DType::int32;
+        const int copy = local_buffer("group", type, Dim(panels.elements * group_steps));
         const LoopSpec elements{"e", Dim(panels.elements), false, !panels.is_rows, 1};
-        const LoopSpec steps{"k", Dim(loopir::matrix_step), false, panels.is_rows, 1};
+        const LoopSpec steps{"k", Dim(group_steps), false, panels.is_rows, 1};
         Index element, step;
         if (!panels.is_rows) step = begin_loop("k", steps);
         element = begin_loop("e", elements);
         if (panels.is_rows) step = begin_loop("k", steps);
-        const Index at =
-            panels.is_rows ? element * Dim(loopir::matrix_step) + step : step * Dim(panels.elements) + element;
-        b_.store(copy, at, value(element, group * Dim(loopir::matrix_step) + step));
+        const Index at = panels.is_rows ? element * Dim(group_steps) + step : step * Dim(panels.elements) + element;
+        b_.store(copy, at, value(element, group * Dim(group_steps) + step));
         close(2);
         split_matrix_group(panels, copy, 0, panels.words_at(panel, block) + group * Dim(panels.group_words()), range);
         close(1);

@@ -9,7 +9,6 @@ namespace topstitch::stitch {
 
 namespace {
 
-using loopir::matrix_step;
 using loopir::no_value;
 using loopir::ScalarOp;
 using loopir::ValueId;
@@ -21,8 +20,9 @@ public:
                      const std::map<OpId, TensorRef>& in_place, LoweredRegion& result, SharedScratch& shared)
         : ContractionFrame(program, partition, region, schedule, in_place, result, shared) {
         reduce_ = extent(tiling_.reduce);
-        all_groups_ = ceil_div(reduce_, Dim(matrix_step));
-        block_groups_ = tiling_.block / matrix_step;
+        const std::int64_t group_steps = loopir::matrix_tile * loopir::matrix_word(tiling_.matrix_types[0]);
+        all_groups_ = ceil_div(reduce_, Dim(group_steps));
+        block_groups_ = tiling_.block / group_steps;
         rows_ = side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, true, tiling_.panel_rows,
                      tiling_.row_panels, tiling_.rows_once);
         columns_ = side("columns", tiling_.columns, tiling_.column_batch, 1 - tiling_.row_factor, false,
@@ -95,8 +95,12 @@ private:
               bool is_rows, std::int64_t panel, std::int64_t tile_panels, bool once) const {
         Side result{name, vars, batch, factor, is_rows, extent(vars), 0, extent(batch), panel, tile_panels, once};
         result.panels = ceil_div(result.extent, panel);
-        result.packed = {panel, tiling_.matrix_parts, is_rows,
-                         once ? blocks() * Dim(block_groups_) : Dim(block_groups_), once ? blocks() : Dim(1)};
+        result.packed = {panel,
+                         tiling_.matrix_parts,
+                         tiling_.matrix_types[static_cast<std::size_t>(factor)],
+                         is_rows,
+                         once ? blocks() * Dim(block_groups_) : Dim(block_groups_),
+                         once ? blocks() : Dim(1)};
         return result;
     }
 
@@ -167,7 +171,7 @@ private:
         const auto [row_number, row_block] = place(rows_, shared_.rows, row_panel);
         const auto [column_number, column_block] =
             place(columns_, shared_.columns, columns_.once ? column_panel : Index(0));
-        if (sums_ < 0) sums_ = local_buffer("sums", DType::float32, Dim(sum_rows() * sum_row()));
+        if (sums_ < 0) sums_ = local_buffer("sums", type_, Dim(sum_rows() * sum_row()));
         const bool alone = tiling_.one_block;
         loopir::MultiplyTiles product =
             matrix_product(rows_.packed, row_number, row_block, columns_.packed, column_number, column_block);

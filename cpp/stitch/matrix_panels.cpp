@@ -6,7 +6,6 @@
 namespace topstitch::stitch {
 
 using loopir::Combiner;
-using loopir::matrix_step;
 using loopir::matrix_tile;
 using loopir::no_value;
 using loopir::ScalarOp;
@@ -16,10 +15,25 @@ void KernelWriter::split_matrix_group(const MatrixPanels& panels, int group, con
                                       const MatrixRange& range) {
     const std::int64_t words = panels.elements * matrix_tile;
     const Index word = begin_loop("word", {"word", Dim(words), false, true, 1});
-    const Index first =
-        at + (panels.is_rows ? word * Dim(2) : word + floor_div(word, Dim(panels.elements)) * Dim(panels.elements));
-    const ValueId low = b_.load(group, first);
-    const ValueId high = b_.load(group, first + Index(panels.is_rows ? 1 : panels.elements));
+    const std::int64_t together = loopir::matrix_word(panels.type);
+    const Index row = floor_div(word, Dim(panels.elements)) * Dim(panels.elements * (together - 1));
+    const Index first = at + (panels.is_rows ? word * Dim(together) : word + row);
+    const auto step = [&](std::int64_t number) {
+        return b_.load(group, first + Index(number * (panels.is_rows ? 1 : panels.elements)));
+    };
+    if (panels.type != DType::bfloat16) {
+        const auto number = [this](std::int64_t bits) { return b_.constant_int(bits, DType::uint32); };
+        ValueId bytes = no_value;
+        for (std::int64_t k = 0; k < together; ++k) {
+            const ValueId byte = b_.op(ScalarOp::bit_and, b_.bitcast(step(k), DType::uint32), number(0xff));
+            const ValueId moved = b_.op(ScalarOp::shl, byte, number(8 * k));
+            bytes = k == 0 ? moved : b_.op(ScalarOp::bit_or, bytes, moved);
+        }
+        b_.store(panels.words, words_at + word, bytes);
+        return close(1);
+    }
+    const ValueId low = step(0);
+    const ValueId high = step(1);
     const auto store = [&](int part, ValueId lower, ValueId upper) {
         const ValueId shifted = b_.op(ScalarOp::shr, lower, b_.constant_int(16, DType::uint32));
         b_.store(panels.words, words_at + Index(part * words) + word, b_.op(ScalarOp::bit_or, shifted, upper));
@@ -69,6 +83,8 @@ loopir::MultiplyTiles KernelWriter::matrix_product(const MatrixPanels& rows, con
     product.columns = columns.words;
     product.columns_at = columns.words_at(column_panel, column_block);
     product.parts = rows.parts;
+    product.rows_type = rows.type;
+    product.columns_type = columns.type;
     product.row_tiles = static_cast<int>(rows.elements / matrix_tile);
     product.column_tiles = static_cast<int>(columns.elements / matrix_tile);
     if (rows.parts > 1) {

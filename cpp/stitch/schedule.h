@@ -24,7 +24,7 @@ struct Machine {
     // Instructions multiply pairs of 16-bit factors and add them up, to int32 or float32.
     bool int16_pairs = false;
     bool bfloat16_pairs = false;
-    // A matrix unit multiplies tiles of bfloat16 numbers (loopir::MultiplyTiles).
+    // A matrix unit multiplies tiles of bfloat16 numbers and of bytes (loopir::MultiplyTiles).
     bool matrix_unit = false;
     // Convolutions may be computed from transforms, which spreads what is not finite over the tile around it.
     bool minimal_filters = true;
@@ -97,6 +97,7 @@ struct Tiling {
     std::optional<DType> pairs;
     // A matrix unit multiplies the factors, as so many bfloat16 parts each; 0: it does not.
     int matrix_parts = 0;
+    DType matrix_types[2] = {DType::bfloat16, DType::bfloat16};  // by factor; or int8 and uint8
     // A tile: so many panels in each direction.
     std::int64_t row_panels = 1;
     std::int64_t column_panels = 1;

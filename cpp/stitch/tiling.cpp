@@ -160,8 +160,8 @@ std::optional<Tiling> TilingChooser::run() {
     if (rows < (packed_once ? min_rows_of_invariant : min_packed_rows)) {
         if (!columns_contiguous_) return std::nullopt;
         choose_streamed(tiling, rows, columns, reduce);
-    } else if (const int parts = find_matrix_parts(count(tiling.batch), rows, columns, reduce); parts > 0) {
-        choose_matrix_blocks(tiling, parts, rows, columns, reduce);
+    } else if (find_matrix_parts(tiling, rows, columns, reduce)) {
+        choose_matrix_blocks(tiling, rows, columns, reduce);
     } else {
         tiling.pairs = find_pairs();
         choose_panel(tiling, rows, columns);
@@ -287,7 +287,10 @@ std::string str(const Tiling& tiling, const Region& region) {
     if (!tiling.batch.empty()) text += concat(", batch ", extents(tiling.batch));
     text += concat("; panels of ", tiling.panel_rows, " by ", tiling.panel_columns(), ", tiles of ",
                    tiling.row_panels * tiling.panel_rows, " by ", tiling.column_panels * tiling.panel_columns());
-    if (tiling.matrix_parts == 1) text += ", on the matrix unit";
+    if (tiling.matrix_parts == 1) {
+        text += concat(", on the matrix unit: ", name_of(tiling.matrix_types[0]));
+        if (tiling.matrix_types[1] != tiling.matrix_types[0]) text += concat(" by ", name_of(tiling.matrix_types[1]));
+    }
     if (tiling.matrix_parts > 1) text += concat(", on the matrix unit in ", tiling.matrix_parts, " parts");
     if (tiling.pairs) text += concat(", pairs of ", name_of(*tiling.pairs));
     if (!tiling.one_block) text += concat(", blocks of ", tiling.block);

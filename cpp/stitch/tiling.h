@@ -64,9 +64,8 @@ private:
     std::int64_t share(const Tiling& tiling, std::int64_t work, std::int64_t panels, std::int64_t most,
                        const Tiles& around) const;
     void choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
-    int find_matrix_parts(std::int64_t batches, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
-    void choose_matrix_blocks(Tiling& tiling, int parts, std::int64_t rows, std::int64_t columns,
-                              std::int64_t reduce) const;
+    bool find_matrix_parts(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
+    void choose_matrix_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     bool is_readable(const Tiling& tiling, std::int64_t columns) const;
     void choose_reading(Tiling& tiling, std::int64_t rows, std::int64_t columns, std::int64_t reduce) const;
     bool is_finished_in_tile(const Tiling& tiling, std::int64_t reduce) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stitch/tiling.h"
+#include "stitch/value_range.h"
 
 namespace topstitch::stitch {
 
@@ -114,36 +115,48 @@ void TilingChooser::choose_blocks(Tiling& tiling, std::int64_t rows, std::int64_
         is_invariant_factor(tiling.row_factor) || ((row_uses - 1) * rows * reduce > worth_a_launch && row_uses > 4);
 }
 
-// In how many parts a matrix unit multiplies the factors, where it does so faster.
-int TilingChooser::find_matrix_parts(std::int64_t batches, std::int64_t rows, std::int64_t columns,
-                                     std::int64_t reduce) const {
-    if (!machine_.matrix_unit || compute_type(type_) != DType::float32) return 0;
-    const int parts = type_ == DType::bfloat16 ? 1 : 3;
-    const std::int64_t products = std::max<std::int64_t>(batches, 1) * rows * columns * reduce;
-    const bool is_worth = std::min({rows, columns, reduce}) >= parts * min_matrix_extent &&
-                          products >= parts * parts * min_matrix_products;
-    return is_worth ? parts : 0;
+// Whether a matrix unit multiplies the factors faster: then in how many parts, of which types.
+bool TilingChooser::find_matrix_parts(Tiling& tiling, std::int64_t rows, std::int64_t columns,
+                                      std::int64_t reduce) const {
+    if (!machine_.matrix_unit) return false;
+    const int parts = type_ == DType::float32 || type_ == DType::float16 ? 3 : 1;
+    if (type_ == DType::int32) {
+        for (std::size_t factor = 0; factor < 2; ++factor) {
+            const ValueRange range = value_range(*program_.graph, program_.graph->op(contraction_).inputs[factor]);
+            if (!range.fits(DType::int8) && !range.fits(DType::uint8)) return false;
+            tiling.matrix_types[factor] = range.fits(DType::int8) ? DType::int8 : DType::uint8;
+        }
+    } else if (compute_type(type_) != DType::float32) {
+        return false;
+    }
+    const std::int64_t products = std::max<std::int64_t>(count(tiling.batch), 1) * rows * columns * reduce;
+    if (std::min({rows, columns, reduce}) < parts * min_matrix_extent) return false;
+    if (products < parts * parts * min_matrix_products) return false;
+    tiling.matrix_parts = parts;
+    return true;
 }
 
 // Panels are what the unit holds. The columns of a panel lie in the first cache for one block, the rows of a tile and
 // its sums in the second.
-void TilingChooser::choose_matrix_blocks(Tiling& tiling, int parts, std::int64_t rows, std::int64_t columns,
+void TilingChooser::choose_matrix_blocks(Tiling& tiling, std::int64_t rows, std::int64_t columns,
                                          std::int64_t reduce) const {
-    tiling.matrix_parts = parts;
+    const int parts = tiling.matrix_parts;
+    const std::int64_t group_steps = loopir::matrix_tile * loopir::matrix_word(tiling.matrix_types[0]);
     tiling.panel_rows = 2 * loopir::matrix_tile;
     tiling.lanes = loopir::matrix_tile;
     tiling.panel_vectors = 2;
     const bool known =
         std::all_of(tiling.reduce.begin(), tiling.reduce.end(), [this](VarId v) { return extent(v).is_known(); });
-    const std::int64_t groups = ceil_div(std::max<std::int64_t>(reduce, 1), loopir::matrix_step);
+    const std::int64_t groups = ceil_div(std::max<std::int64_t>(reduce, 1), group_steps);
     const std::int64_t block_groups = max_matrix_groups * 3 / parts;
     tiling.one_block = known && groups <= block_groups * 3 / 2;
     const std::int64_t blocks = tiling.one_block ? 1 : ceil_div(groups, block_groups);
-    tiling.block = (known ? ceil_div(groups, blocks) : block_groups) * loopir::matrix_step;
+    tiling.block = (known ? ceil_div(groups, blocks) : block_groups) * group_steps;
 
     const std::int64_t row_panels = ceil_div(rows, tiling.panel_rows);
     const std::int64_t column_panels = ceil_div(columns, tiling.panel_columns());
-    const std::int64_t panel_bytes = tiling.panel_rows * tiling.block * 2 * parts;
+    const std::int64_t group_bytes = tiling.panel_rows * loopir::matrix_tile * 4 * parts;
+    const std::int64_t panel_bytes = tiling.block / group_steps * group_bytes;
     const std::int64_t most_rows = std::max<std::int64_t>(machine_.l2_bytes / 4 / panel_bytes, 1);
     const std::int64_t work = rows * columns * reduce;
     const bool all_rows = row_panels <= most_rows && column_panels >= 2 * machine_.threads;
