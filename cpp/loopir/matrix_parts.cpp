@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t upper_half = 0xffff0000;
 // Biased exponents, as the bits above the 24th of a number without its sign.
 constexpr std::int64_t lowest = 127 - 102;
-constexpr std::int64_t highest = 127 + 120;
+constexpr std::int64_t highest = 127 + 62;
 // Ranges are exponents, of zeros the highest, or this.
 constexpr std::int64_t no_parts = 0x1000;
 constexpr std::int64_t smallest_product = 2 * 127 - 100;

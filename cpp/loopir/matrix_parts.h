@@ -13,8 +13,9 @@ inline constexpr std::size_t most_matrix_parts = 3;
 
 // The parts of a float32 value as uint32 values, with the number in the upper half and nothing in the lower one.
 // They add up to it if it is 0 or its magnitude is at least 2^-102 (below, parts would be subnormal, which matrix units
-// take for 0) and less than 2^120. Other numbers, infinities and NaN have no parts: the first stands as NaN, and the
-// others as the upper and the lower half of the value's bits.
+// take for 0) and less than 2^62 (above, products of parts might overflow, with both signs: to NaN). Other numbers,
+// infinities and NaN have no parts: the first stands as NaN, and the others as the upper and the lower half of the
+// value's bits.
 struct MatrixParts {
     std::array<ValueId, most_matrix_parts> parts;
     ValueId magnitude;  // uint32: grows with it, but that of 0 is the largest
