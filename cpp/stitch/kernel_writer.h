@@ -167,10 +167,11 @@ protected:
         close(1);
         end_matrix_range(panels, panels.range_at(panel, block), range);
     }
-    // The product of a block of two panels; where the sums go, and how many groups there are, is left to be said.
+    // The product of a block of two panels, where there are such blocks; where the sums go, and how many groups there
+    // are, is left to be said.
     loopir::MultiplyTiles matrix_product(const MatrixPanels& rows, const Index& row_panel, const Index& row_block,
                                          const MatrixPanels& columns, const Index& column_panel,
-                                         const Index& column_block);
+                                         const Index& column_block, ValueId exists = loopir::no_value);
 
     // The end: the schedule's flags are written into the finished kernel.
     LoweredKernel finish(const std::string& name);

@@ -173,8 +173,10 @@ private:
             place(columns_, shared_.columns, columns_.once ? column_panel : Index(0));
         if (sums_ < 0) sums_ = local_buffer("sums", type_, Dim(sum_rows() * sum_row()));
         const bool alone = tiling_.one_block;
+        // The last of the splits may have fewer blocks, or none.
+        const ValueId exists = tiling_.splits > 1 ? below(first_block_, blocks(), tiling_.splits) : no_value;
         loopir::MultiplyTiles product =
-            matrix_product(rows_.packed, row_number, row_block, columns_.packed, column_number, column_block);
+            matrix_product(rows_.packed, row_number, row_block, columns_.packed, column_number, column_block, exists);
         product.sums = sums_;
         product.sums_row = sum_row();
         product.sums_at =

@@ -76,7 +76,8 @@ void KernelWriter::end_matrix_range(const MatrixPanels& panels, const Index& at,
 
 loopir::MultiplyTiles KernelWriter::matrix_product(const MatrixPanels& rows, const Index& row_panel,
                                                    const Index& row_block, const MatrixPanels& columns,
-                                                   const Index& column_panel, const Index& column_block) {
+                                                   const Index& column_panel, const Index& column_block,
+                                                   ValueId exists) {
     loopir::MultiplyTiles product;
     product.rows = rows.words;
     product.rows_at = rows.words_at(row_panel, row_block);
@@ -88,8 +89,8 @@ loopir::MultiplyTiles KernelWriter::matrix_product(const MatrixPanels& rows, con
     product.row_tiles = static_cast<int>(rows.elements / matrix_tile);
     product.column_tiles = static_cast<int>(columns.elements / matrix_tile);
     if (rows.parts > 1) {
-        const auto range = [this](const MatrixPanels& panels, const Index& panel, const Index& block) {
-            return panels.has_ranges() ? b_.load(panels.ranges, panels.range_at(panel, block))
+        const auto range = [this, exists](const MatrixPanels& panels, const Index& panel, const Index& block) {
+            return panels.has_ranges() ? b_.load(panels.ranges, panels.range_at(panel, block), exists)
                                        : b_.constant_int(loopir::any_matrix_range, DType::uint32);
         };
         product.plain = loopir::needs_plain_product(b_, range(rows, row_panel, row_block),
