@@ -43,7 +43,7 @@ public:
     // A common machine, so that schedules have lanes, tiles and split reductions here too.
     stitch::Machine machine() const override {
         stitch::Machine machine{32, 16, 2, 512 << 10, 8 << 20};
-        machine.int16_pairs = machine.bfloat16_pairs = true;
+        machine.int16_pairs = machine.bfloat16_pairs = machine.matrix_unit = true;
         return machine;
     }
     Compiled compile(std::span<const loopir::Kernel> kernels, const KernelOptions&) override {
