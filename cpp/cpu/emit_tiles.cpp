@@ -109,7 +109,7 @@ public:
     PlainProduct(llvm::IRBuilder<>& ir, const MultiplyTiles& product, int lanes)
         : ir_(ir), product_(product), lanes_(static_cast<unsigned>(lanes)) {}
 
-    // Adds the products of one word of rows and columns to the sums in memory, row by row. `row`: of the block.
+    // Adds the products of a word of one row and of a word of each column to the row's sums in memory.
     void add_word(Value* row_words, Value* column_words, Value* sum) {
         for (unsigned at = 0; at < width(); at += lanes_) {
             Value* place = ir_.CreateConstGEP1_64(ir_.getFloatTy(), sum, at);

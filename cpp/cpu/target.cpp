@@ -106,8 +106,8 @@ TargetInfo describe(const std::string& cpu, const std::string& features) {
         target.vector_registers = avx512 ? 32 : 16;
         target.fma = has("fma") || avx512;
         target.int16_pairs = true;  // since SSE2
-        // Where Intel has the instruction, it takes twice as long as the float32 multiply-adds that it replaces.
         target.matrix_unit = avx512 && has("amx-tile") && has("amx-bf16") && has("amx-int8") && matrix_unit_allowed();
+        // Where Intel has the instruction, it takes twice as long as the float32 multiply-adds that it replaces.
         target.bfloat16_pairs = avx512 && has("avx512bf16") && cpu.starts_with("znver");
     } else {
         target.vector_bytes = 16;
