@@ -12,6 +12,7 @@ if(TARGET topstitch_cpu)
       test_cpu_reduce.cpp
       test_cpu_scalar.cpp
       test_cpu_support.cpp
+      test_cpu_tiles.cpp
       test_kernel_support.cpp
     LINK topstitch_cpu topstitch_loopir topstitch_core topstitch_llvm)
 endif()
