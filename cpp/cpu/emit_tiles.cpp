@@ -4,6 +4,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <array>
+#include <vector>
 
 #include "cpu/emitter.h"
 #include "loopir/matrix_parts.h"
@@ -109,17 +110,26 @@ public:
     PlainProduct(llvm::IRBuilder<>& ir, const MultiplyTiles& product, int lanes)
         : ir_(ir), product_(product), lanes_(static_cast<unsigned>(lanes)) {}
 
-    // Adds the products of a word of one row and of a word of each column to the row's sums in memory.
-    void add_word(Value* row_words, Value* column_words, Value* sum) {
+    // The elements of a word of each column: both halves of some lanes, then of the next ones.
+    std::vector<Value*> columns(Value* words) {
+        std::vector<Value*> elements;
         for (unsigned at = 0; at < width(); at += lanes_) {
-            Value* place = ir_.CreateConstGEP1_64(ir_.getFloatTy(), sum, at);
-            llvm::Type* vector = llvm::FixedVectorType::get(ir_.getFloatTy(), lanes_);
-            Value* total = ir_.CreateAlignedLoad(vector, place, llvm::Align(4));
-            for (const int half : {0, 1}) {
-                Value* row = ir_.CreateVectorSplat(lanes_, element(row_words, 0, 1, row_part_words(), half));
-                Value* column = element(column_words, at, lanes_, column_part_words(), half);
-                total = ir_.CreateFAdd(total, ir_.CreateFMul(row, column));
-            }
+            for (const int half : {0, 1}) elements.push_back(element(words, at, lanes_, column_part_words(), half));
+        }
+        return elements;
+    }
+    // Adds their products with a word of one row to the row's sums in memory.
+    void add_word(Value* row_words, const std::vector<Value*>& columns, Value* sum) {
+        std::array<Value*, 2> row{};
+        for (const int half : {0, 1}) {
+            row[static_cast<std::size_t>(half)] =
+                ir_.CreateVectorSplat(lanes_, element(row_words, 0, 1, row_part_words(), half));
+        }
+        for (std::size_t vector = 0; 2 * vector < columns.size(); ++vector) {
+            Value* place = ir_.CreateConstGEP1_64(ir_.getFloatTy(), sum, vector * lanes_);
+            Value* total = ir_.CreateAlignedLoad(columns[0]->getType(), place, llvm::Align(4));
+            for (std::size_t half = 0; half < 2; ++half)
+                total = ir_.CreateFAdd(total, ir_.CreateFMul(row[half], columns[2 * vector + half]));
             ir_.CreateAlignedStore(total, place, llvm::Align(4));
         }
     }
@@ -250,10 +260,10 @@ void Emitter::emit(const MultiplyTiles& product) {
         count(code_, steps, [&](Value* step) {
             count(code_, code_.number(matrix_tile), [&](Value* word) {
                 Value* column_words = at(at(columns, step, columns_step), word, product.column_tiles * row_bytes);
+                const std::vector<Value*> elements = plain.columns(column_words);
                 Value* row_words = at(at(rows, step, rows_step), word, 4);
-                count(code_, height, [&](Value* row) {
-                    plain.add_word(at(row_words, row, row_bytes), column_words, sum_of_row(row));
-                });
+                count(code_, height,
+                      [&](Value* row) { plain.add_word(at(row_words, row, row_bytes), elements, sum_of_row(row)); });
             });
         });
     };
