@@ -49,6 +49,9 @@ CASES = {
     "columns in place": """run([(61, 700), (700, 1056)], lambda a, b: a @ b)""",
     "columns by panels": """run([(61, 701), (701, 333)], lambda a, b: a @ b)""",
     "columns across memory": """run([(61, 701), (333, 701)], lambda a, b: a @ ts.transpose(b))""",
+    "tiles": """run([(321, 353), (353, 337)], lambda a, b: a @ b)""",
+    "tiles, transposed": """run([(353, 321), (337, 353)], lambda a, b: ts.transpose(a) @ ts.transpose(b))""",
+    "tiles of batches": """run([(3, 129, 2049), (2049, 131)], lambda a, b: a @ b)""",
 }
 
 

@@ -1,4 +1,4 @@
-"""Large products of float32 and 16-bit floats, which processors with a matrix unit multiply in bfloat16 parts.
+"""Large products of float32, 16-bit floats and bytes, which processors with a matrix unit multiply in tiles.
 
 Everything is compared with NumPy in float64 of the same numbers, on machines without such a unit too. The interpreter's
 machine has one everywhere, and checks each access.
@@ -7,6 +7,7 @@ machine has one everywhere, and checks each access.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import topstitch as ts
+from execution_helpers import run_child
 
 Build = Callable[[Any, Any], Any]
 SHAPE = (321, 353, 337)  # just large enough: 9 * 2^22 products, in sides of 120 or more
@@ -209,6 +211,44 @@ def test_narrow_types(dtype: str, shape: tuple[int, int, int], threads: int) -> 
     assert (np.abs(got - x @ y) <= bound).all()
 
 
+def bytes_at_random(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    info = np.iinfo(dtype)
+    values = np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+    values[..., : shape[-1] // 2] = info.min if info.min < 0 else info.max  # the largest sums
+    return values
+
+
+def product_of_bytes(a: Any, b: Any) -> Any:
+    return ts.cast(a, "int32") @ ts.cast(b, "int32")
+
+
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize("right", ["int8", "uint8"])
+@pytest.mark.parametrize("shape", [(257, 259, 261), (65, 3333, 66)], ids=str)
+def test_bytes(shape: tuple[int, int, int], left: str, right: str, threads: int) -> None:
+    a, b = bytes_at_random(shape[:2], left, 21), bytes_at_random(shape[1:], right, 22)
+    got, report = product(a, b, product_of_bytes)
+    assert has_unit() == (ON_UNIT in report)
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_bytes_in_the_interpreter(deterministic: bool) -> None:
+    a, b = bytes_at_random((63, 3201), "int8", 23), bytes_at_random((3201, 61), "uint8", 24)
+    got, report = product(a, b, product_of_bytes, interpret=True, deterministic=deterministic)
+    assert ON_UNIT in report
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
+def test_bytes_of_sizes_that_are_known_at_run_time() -> None:
+    graph = ts.Graph()
+    ta, tb = graph.placeholder((-1, -1), "int8"), graph.placeholder((-1, -1), "uint8")
+    executable = graph.compile([ta, tb], product_of_bytes(ta, tb))
+    for m, k, n in ((257, 259, 261), (65, 4000, 66), (33, 65, 31), (1, 1, 1), (0, 5, 3), (4, 0, 3)):
+        a, b = bytes_at_random((m, k), "int8", 25), bytes_at_random((k, n), "uint8", 26)
+        np.testing.assert_array_equal(np.asarray(executable.run(a, b)), a.astype(np.int64) @ b.astype(np.int64))
+
+
 def test_strict_math_and_float64_do_without() -> None:
     a, b = pair(SHAPE, 15)
     got, report = product(a, b, math="strict")
@@ -311,3 +351,49 @@ def test_special_elements_of_a_split_sum(dims: tuple[int, int, int]) -> None:
         check_special(np.asarray(graph.run({ta: a, tb: b}, ta @ tb)), a, b)
     finally:
         ts.set_num_threads(before)
+
+
+# --- Processes.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signal stacks are set with sigaltstack of Linux")
+def test_signal_stacks_without_room_for_tiles() -> None:
+    """Linux refuses the unit to a process that has one; there the product is computed as everywhere."""
+    code = f"""
+        import ctypes
+        class Stack(ctypes.Structure):
+            _fields_ = [("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+        memory = ctypes.create_string_buffer(8192)
+        ctypes.CDLL(None).sigaltstack(ctypes.byref(Stack(ctypes.addressof(memory), 0, 8192)), None)
+        import numpy as np, topstitch as ts
+        a, b = np.ones({SHAPE[:2]}, np.float32), np.ones({SHAPE[1:]}, np.float32)
+        graph = ts.Graph()
+        ta, tb = graph.placeholder(a.shape), graph.placeholder(b.shape)
+        assert (np.asarray(graph.run({{ta: a, tb: b}}, ta @ tb)) == {SHAPE[1]}).all()
+        """
+    run_child(code, prelude="")
+
+
+def test_many_threads_at_once_and_forks() -> None:
+    code = f"""
+        a = np.random.default_rng(0).standard_normal({SHAPE[:2]}).astype(np.float32)
+        b = np.random.default_rng(1).standard_normal({SHAPE[1:]}).astype(np.float32)
+        exact, wrong = a.astype(np.float64) @ b, []
+        def multiply():
+            graph = ts.Graph()
+            ta, tb = graph.placeholder(a.shape), graph.placeholder(b.shape)
+            executable = graph.compile([ta, tb], ta @ tb)
+            for _ in range(5):
+                wrong.append(np.abs(np.asarray(executable.run(a, b)) - exact).max() > 1e-3)
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        threads = [threading.Thread(target=multiply) for _ in range(5)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        child = os.fork()
+        multiply()
+        if child == 0: os._exit(any(wrong))
+        assert os.waitpid(child, 0)[1] == 0 and not any(wrong) and len(wrong) == 30
+        """
+    run_child(code)
