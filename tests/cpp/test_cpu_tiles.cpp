@@ -24,13 +24,15 @@ namespace {
 void check_product(const TileShape& shape, const TileFactor& rows, const TileFactor& columns, bool plain) {
     const Kernel kernel = loopir::tile_product(shape);
     const auto size = static_cast<std::size_t>((shape.rows() - 1) * shape.sums_row + shape.columns());
+    const Data sums =
+        shape.bytes() ? Data::of(std::vector<std::int32_t>(size, 0x7fffff00)) : Data::of(std::vector<float>(size, 3.F));
     for (std::int64_t steps = -1; steps <= shape.steps; ++steps) {
         for (const std::uint8_t adds : {0, 1}) {
             CAPTURE(steps);
             CHECK(check_kernel(kernel, host_target(),
                                {Data::of(rows.words()), Data::of(columns.words()),
                                 Data::of(std::vector<std::uint8_t>{adds, static_cast<std::uint8_t>(plain)}),
-                                Data::of(std::vector{steps}), Data::of(std::vector<float>(size, 3.F))},
+                                Data::of(std::vector{steps}), sums},
                                {}) == "");
         }
     }
@@ -46,7 +48,7 @@ TEST_CASE("tiles: generated code equals the interpreter") {
         TileFactor columns(shape, false);
         rows.fill(random);
         columns.fill(random);
-        for (const bool plain : {false, true}) check_product(shape, rows, columns, plain);
+        for (const bool plain : {false, shape.parts > 1}) check_product(shape, rows, columns, plain);
     }
 }
 
@@ -75,6 +77,11 @@ TEST_CASE("tiles: instructions of the matrix unit") {
         generate_assembly(loopir::tile_product({3, 2, 2, 1, 32}), described_target("sapphirerapids"));
     for (const char* instruction : {"ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"})
         CHECK(contains(assembly, instruction));
+    const std::pair<DType, const char*> of_bytes[] = {{DType::int8, "tdpbssd"}, {DType::uint8, "tdpbuud"}};
+    for (const auto& [type, instruction] : of_bytes) {
+        const Kernel kernel = loopir::tile_product({1, 2, 2, 1, 32, type, type});
+        CHECK(contains(generate_assembly(kernel, described_target("sapphirerapids")), instruction));
+    }
     CHECK(!described_target("icelake-server").matrix_unit);
     CHECK(!described_target("znver5").matrix_unit);
 }

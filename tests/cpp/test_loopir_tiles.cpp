@@ -65,7 +65,7 @@ std::vector<Data> split(const std::vector<float>& values) {
 }
 
 std::string message_after(const std::function<void(MultiplyTiles&, Kernel&)>& damage) {
-    Kernel kernel = tile_product({1, 1, 1, 1, matrix_tile});
+    Kernel kernel = tile_product({3, 1, 1, 1, matrix_tile});
     for (Stmt& stmt : kernel.body.stmts) {
         if (auto* product = std::get_if<MultiplyTiles>(&stmt)) damage(*product, kernel);
     }
@@ -155,38 +155,57 @@ TEST_CASE("tiles: the interpreter multiplies packed blocks") {
     std::mt19937_64 random(test_seed());
     for (const TileShape& shape : tile_shapes(2)) {
         const Kernel kernel = tile_product(shape);
+        CAPTURE(print(kernel));
         TileFactor rows(shape, true);
         TileFactor columns(shape, false);
         const std::vector<double> left = rows.fill(random);
         const std::vector<double> right = columns.fill(random);
         const auto size = static_cast<std::size_t>((shape.rows() - 1) * shape.sums_row + shape.columns());
+        const auto sums = [&](const std::vector<double>& values) {
+            return shape.bytes() ? Data::of(std::vector<std::int32_t>(values.begin(), values.end()))
+                                 : Data::of(std::vector<float>(values.begin(), values.end()));
+        };
         for (const std::int64_t steps : {-3, 0, 1, 2}) {
-            for (const std::uint8_t adds : {0, 1}) {
-                for (const std::uint8_t plain : {0, 1}) {
-                    CAPTURE(print(kernel));
-                    CAPTURE(steps);
-                    std::vector<float> expected(size, 3.F);
-                    for (std::int64_t i = 0; i < shape.rows(); ++i) {
-                        for (std::int64_t j = 0; j < shape.columns(); ++j) {
-                            double sum = adds != 0 ? 3 : 0;
-                            for (std::int64_t k = 0; k < steps * matrix_step; ++k) {
-                                sum += left[static_cast<std::size_t>(i * shape.products() + k)] *
-                                       right[static_cast<std::size_t>(j * shape.products() + k)];
-                            }
-                            expected[static_cast<std::size_t>(i * shape.sums_row + j)] = static_cast<float>(sum);
+            CAPTURE(steps);
+            for (const int flags : {0, 1, 2, 3}) {
+                std::vector<double> expected(size, 3);
+                for (std::int64_t i = 0; i < shape.rows(); ++i) {
+                    for (std::int64_t j = 0; j < shape.columns(); ++j) {
+                        double sum = flags % 2 == 1 ? 3 : 0;
+                        for (std::int64_t k = 0; k < steps * shape.group(); ++k) {
+                            sum += left[static_cast<std::size_t>(i * shape.products() + k)] *
+                                   right[static_cast<std::size_t>(j * shape.products() + k)];
                         }
+                        expected[static_cast<std::size_t>(i * shape.sums_row + j)] = sum;
                     }
-                    const std::vector<Data> result =
-                        run_interpreted(kernel,
-                                        {Data::of(rows.words()), Data::of(columns.words()),
-                                         Data::of(std::vector<std::uint8_t>{adds, plain}), Data::of(std::vector{steps}),
-                                         Data::of(std::vector<float>(size, 3.F))},
-                                        {});
-                    CHECK(result[4].as<float>() == expected);
                 }
+                const std::vector<std::uint8_t> flag_bytes = {static_cast<std::uint8_t>(flags % 2),
+                                                              static_cast<std::uint8_t>(flags / 2)};
+                const std::vector<Data> result =
+                    run_interpreted(kernel,
+                                    {Data::of(rows.words()), Data::of(columns.words()), Data::of(flag_bytes),
+                                     Data::of(std::vector{steps}), sums(std::vector<double>(size, 3))},
+                                    {});
+                CHECK(result[4].bytes == sums(expected).bytes);
             }
         }
     }
+}
+
+TEST_CASE("tiles: sums of bytes wrap") {
+    const TileShape shape{1, 1, 1, 1, matrix_tile, DType::uint8, DType::uint8};
+    TileFactor rows(shape, true);
+    TileFactor columns(shape, false);
+    rows.set_bits(0, 0, 0, 255);
+    columns.set_bits(0, 0, 0, 255);
+    constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+    const std::vector<Data> result =
+        run_interpreted(tile_product(shape),
+                        {Data::of(rows.words()), Data::of(columns.words()), Data::of(std::vector<std::uint8_t>{1, 0}),
+                         Data::of(std::vector<std::int64_t>{1}), Data::of(std::vector<std::int32_t>(256, most))},
+                        {});
+    CHECK(result[4].as<std::int32_t>()[0] == std::numeric_limits<std::int32_t>::min() + 65024);
+    CHECK(result[4].as<std::int32_t>()[1] == most);
 }
 
 TEST_CASE("tiles: the interpreter refuses steps that are not in memory") {
@@ -202,13 +221,15 @@ TEST_CASE("tiles: the interpreter refuses steps that are not in memory") {
 }
 
 TEST_CASE("tiles: text") {
-    CHECK(print(tile_product({3, 2, 1, 1, 20})) ==
-          "kernel tiles(rows: input uint32[1536], columns: input uint32[768], flags: input bool[2], count: input "
-          "int64[1], sums: inout float32[636])\n"
-          "  %0: int64 = load count[0]\n"
-          "  %1: bool = load flags[0]\n"
-          "  %2: bool = load flags[1]\n"
-          "  multiply rows[0] by columns[0] to sums[0] row 20, tiles 2 by 1, parts 3, steps %0 adds %1 plain %2\n");
+    CHECK(
+        print(tile_product({3, 2, 1, 1, 20})) ==
+        "kernel tiles(rows: input uint32[1536], columns: input uint32[768], flags: input bool[2], count: input "
+        "int64[1], sums: inout float32[636])\n"
+        "  %0: int64 = load count[0]\n"
+        "  %1: bool = load flags[0]\n"
+        "  %2: bool = load flags[1]\n"
+        "  multiply rows[0] bfloat16 by columns[0] bfloat16 to sums[0] row 20, tiles 2 by 1, parts 3, steps %0 adds %1 "
+        "plain %2\n");
 }
 
 TEST_CASE("tiles: what the verifier refuses") {
@@ -220,7 +241,11 @@ TEST_CASE("tiles: what the verifier refuses") {
     CHECK(message_after([](MultiplyTiles&, Kernel&) {}) == "(accepted)");
     refused([](MultiplyTiles&, Kernel& k) { k.buffers[0].dtype = DType::int32; }, "must be words of uint32");
     refused([](MultiplyTiles& p, Kernel&) { p.columns = p.sums; }, "must be words of uint32");
-    refused([](MultiplyTiles&, Kernel& k) { k.buffers[4].dtype = DType::float64; }, "the sums must be float32");
+    refused([](MultiplyTiles&, Kernel& k) { k.buffers[4].dtype = DType::float64; },
+            "the sums must be float32, but are float64");
+    refused([](MultiplyTiles& p, Kernel&) { p.rows_type = DType::int8; }, "both bytes, but one is bfloat16");
+    refused([](MultiplyTiles& p, Kernel&) { p.columns_type = DType::float16; }, "but one is float16");
+    refused([](MultiplyTiles& p, Kernel&) { p.rows_type = p.columns_type = DType::uint8; }, "bytes have one part");
     refused([](MultiplyTiles&, Kernel& k) { k.buffers[4].role = Role::input; }, "is an input and cannot be written");
     refused([](MultiplyTiles& p, Kernel&) { p.rows = 9; }, "buffer 9 does not exist");
     refused([](MultiplyTiles& p, Kernel&) { p.parts = 2; }, "1 or 3 parts, not 2");
