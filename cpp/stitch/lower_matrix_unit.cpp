@@ -14,6 +14,10 @@ using loopir::ScalarOp;
 using loopir::ValueId;
 using loopir::VarId;
 
+// So many float products are added up one after the other, as elsewhere; blocks of longer sums are added up apart,
+// which keeps their accuracy.
+constexpr std::int64_t longest_sum = 2048;
+
 class MatrixUnitWriter : public ContractionFrame {
 public:
     MatrixUnitWriter(const Program& program, const Partition& partition, const Region& region, const Schedule& schedule,
@@ -177,14 +181,26 @@ private:
         const ValueId exists = tiling_.splits > 1 ? below(first_block_, blocks(), tiling_.splits) : no_value;
         loopir::MultiplyTiles product =
             matrix_product(rows_.packed, row_number, row_block, columns_.packed, column_number, column_block, exists);
-        product.sums = sums_;
-        product.sums_row = sum_row();
-        product.sums_at =
-            alone ? Index(0) : sum_offset(row_panel * Dim(rows_.panel), column_panel * Dim(columns_.panel));
         const ValueId left = b_.index_value(groups_from(first_block_));
         product.steps = Index::value(b_.op(ScalarOp::min, left, b_.index_value(Dim(block_groups_))));
-        if (!alone) product.adds = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
+        const Index at =
+            alone ? Index(0) : sum_offset(row_panel * Dim(rows_.panel), column_panel * Dim(columns_.panel));
+        const bool is_long = !reduce_.is_known() || reduce_.value() > longest_sum;
+        if (alone || type_ == DType::int32 || !is_long) {
+            product.sums = sums_;
+            product.sums_row = sum_row();
+            product.sums_at = at;
+            if (!alone) product.adds = b_.op(ScalarOp::lt, b_.index_value(Index(0)), b_.index_value(block_));
+            return b_.multiply_tiles(std::move(product));
+        }
+        if (block_sums_ < 0) block_sums_ = local_buffer("block_sums", type_, Dim(rows_.panel * columns_.panel));
+        product.sums = block_sums_;
+        product.sums_row = columns_.panel;
         b_.multiply_tiles(std::move(product));
+        const Index i = begin_loop("i", {"i", Dim(rows_.panel)});
+        const Index j = begin_loop("j", {"j", Dim(columns_.panel), false, true, tiling_.panel_vectors});
+        add_to_blocks(sums_, at + sum_offset(i, j), b_.load(block_sums_, i * Dim(columns_.panel) + j), block_);
+        close(2);
     }
 
     // --- Sums that wait: [row of the tile or panel, column].
@@ -221,7 +237,7 @@ private:
     std::int64_t block_groups_ = 1;
     Side rows_, columns_;
     Index batch_ = 0, split_ = 0, block_ = 0, first_block_ = 0;
-    int sums_ = -1;
+    int sums_ = -1, block_sums_ = -1;
 };
 
 }  // namespace

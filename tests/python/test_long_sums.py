@@ -44,6 +44,19 @@ def test_other_dtypes(dtype: str) -> None:
     assert abs(got - exact) <= {"float16": 5e-4, "float64": 1e-13, "complex64": 1e-6}[dtype] * abs(exact)
 
 
+@pytest.mark.parametrize("size", [4096, 20_000])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_products_of_positive_numbers(size: int, dynamic: bool) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.random((128, size), dtype=np.float32) + np.float32(0.1)
+    b = rng.random((size, 130), dtype=np.float32) + np.float32(0.1)
+    graph = ts.Graph()
+    steps = -1 if dynamic else size
+    ta, tb = graph.placeholder((128, steps)), graph.placeholder((steps, 130))
+    got = np.asarray(graph.run({ta: a, tb: b}, ta @ tb))
+    np.testing.assert_allclose(got, a.astype(np.float64) @ b.astype(np.float64), rtol=1.5e-6)
+
+
 def test_a_chain_of_views() -> None:
     graph = ts.Graph()
     x = graph.placeholder((4,))
