@@ -8,6 +8,7 @@
 
 #include "cpu/emitter.h"
 #include "loopir/matrix_parts.h"
+#include "topstitch/error.h"
 
 namespace topstitch::cpu {
 
@@ -194,6 +195,9 @@ void count(CodeBuilder& code, Value* end, Body body) {
 
 // All tiles are whole: palette 1, 16 rows of 64 bytes in each of eight registers.
 void Emitter::configure_tiles() {
+    if (!scalar_.features().matrix_unit)
+        throw InternalError(
+            concat("LLVM: kernel ", kernel_.name, " is for a matrix unit, which '", target_.cpu, "' does not have"));
     std::array<std::uint8_t, 64> shapes{};
     shapes[0] = 1;
     for (std::size_t tile = 0; tile < 8; ++tile) {

@@ -169,6 +169,7 @@ TargetFeatures features_of(const TargetInfo& target) {
         features.half = has("f16c");
         features.masked_words = has("avx2");
         features.masked_bytes = has("avx512bw") && has("avx512vl");
+        features.matrix_unit = has("amx-tile") && has("amx-bf16") && has("amx-int8");
         features.x86 = true;
     } else {
         features.rounding = true;

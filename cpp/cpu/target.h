@@ -26,6 +26,7 @@ struct TargetFeatures {
     // Sums of products of pairs are instructions, for vectors of up to so many lanes.
     bool int16_pairs = false;
     bool bfloat16_pairs = false;
+    bool matrix_unit = false;
     unsigned vector_lanes = 4;  // of 32 bits
     bool masked_bytes = false;  // the same for 8- and 16-bit elements
 };
