@@ -127,6 +127,52 @@ void ContractionFrame::add_to_blocks(int buffer, const Index& at, ValueId value,
     b_.store(buffer, at, b_.add(b_.load(buffer, at, later), value));
 }
 
+ContractionFrame::Side ContractionFrame::side(const char* name, const std::vector<VarId>& vars,
+                                              const std::vector<VarId>& batch, int factor, std::int64_t panel,
+                                              std::int64_t tile_panels, bool once) const {
+    Side result{name, vars, batch, factor, extent(vars), 0, extent(batch), panel, tile_panels, once};
+    result.panels = ceil_div(result.extent, panel);
+    return result;
+}
+
+void ContractionFrame::begin_tile(Side& rows, Side& columns) {
+    const Dim row_tiles = ceil_div(rows.panels, rows.tile_panels);
+    const Dim column_tiles = ceil_div(columns.panels, columns.tile_panels);
+    const Dim splits = tiling_.splits;
+    Index left = begin_loop("tile", {"tile", batches_ * splits * row_tiles * column_tiles, true});
+    columns.first_panel = mod(left, column_tiles) * Dim(columns.tile_panels);
+    left = floor_div(left, column_tiles);
+    rows.first_panel = mod(left, row_tiles) * Dim(rows.tile_panels);
+    left = floor_div(left, row_tiles);
+    split_ = tiling_.splits > 1 ? mod(left, splits) : Index(0);
+    batch_ = floor_div(left, splits);
+    bind(tiling_.batch, batch_);
+}
+
+void ContractionFrame::finish_sums(int buffer, std::int64_t row_step, const Side& rows, const Index& row_panel,
+                                   std::int64_t row_count, const Side& columns, const Index& column_panel,
+                                   std::int64_t column_count) {
+    // Where loops from `first` on have to stop; none when they fill the extent.
+    const auto limit = [](const Side& side, const Index& first, std::int64_t count) -> std::optional<Index> {
+        if (side.extent.is_known() && side.extent.value() % count == 0) return std::nullopt;
+        return Index(side.extent) - first;
+    };
+    const Index first_row = row_panel * Dim(rows.panel);
+    const Index first_column = column_panel * Dim(columns.panel);
+    const Index i = begin_loop("i", {"i", Dim(row_count)}, limit(rows, first_row, row_count));
+    const Index j = begin_loop("j", {"j", Dim(column_count), false, true, tiling_.unroll},
+                               limit(columns, first_column, column_count));
+    const ValueId sum = b_.load(buffer, i * Dim(row_step) + j);
+    if (tiling_.splits > 1) {
+        b_.store(waiting_sums(true), waiting_offset(split_ * batches_ + batch_, first_row + i, first_column + j), sum);
+    } else {
+        bind(tiling_.rows, first_row + i);
+        bind(tiling_.columns, first_column + j);
+        finish_value(sum);
+    }
+    close(2);
+}
+
 int ContractionFrame::waiting_sums(bool writing) {
     if (waiting_ >= 0) return waiting_;
     if (writing) shared_.sums = static_cast<int>(result_.scratch.size());

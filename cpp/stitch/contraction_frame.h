@@ -57,6 +57,29 @@ protected:
     // Adds to what earlier blocks have left in a buffer; the first one, number 0, replaces what is there.
     void add_to_blocks(int buffer, const Index& at, ValueId value, const Index& block);
 
+    // --- Tiles of panels of rows and columns, in which sums may wait.
+
+    // What differs between the two factors.
+    struct Side {
+        std::string name;
+        std::vector<VarId> vars, batch;
+        int factor = 0;
+        Dim extent, panels, batches;
+        std::int64_t panel = 1;        // rows or columns of a panel
+        std::int64_t tile_panels = 1;  // panels of a tile
+        bool once = false;
+        Index first_panel = 0;  // of the tile
+    };
+    Side side(const char* name, const std::vector<VarId>& vars, const std::vector<VarId>& batch, int factor,
+              std::int64_t panel, std::int64_t tile_panels, bool once) const;
+    static Index panel_limit(const Side& side) { return Index(side.panels) - side.first_panel; }
+    // Opens the parallel loop over all tiles of all splits and batches.
+    void begin_tile(Side& rows, Side& columns);
+    // Finishes sums that wait in a buffer, `row_step` from one row to the next, from these panels on: so many rows and
+    // columns. Those of a split wait for the others.
+    void finish_sums(int buffer, std::int64_t row_step, const Side& rows, const Index& row_panel,
+                     std::int64_t row_count, const Side& columns, const Index& column_panel, std::int64_t column_count);
+
     // --- Sums that wait for another kernel: [split, batch, row, column].
 
     int waiting_sums(bool writing);
@@ -68,6 +91,7 @@ protected:
     DType type_ = DType::float32;
     std::vector<Index> vars_;  // of the region
     Dim batches_, row_count_, column_count_;
+    Index batch_ = 0, split_ = 0;  // of the tile
 
 private:
     int waiting_ = -1;

@@ -30,10 +30,12 @@ public:
         packed_type_ = tiling_.pairs ? DType::uint32 : type_;
         together_ = tiling_.pairs ? 2 : 1;
         reduce_ = extent(tiling_.reduce);
-        rows_ = side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, tiling_.panel_rows,
-                     tiling_.row_panels, tiling_.rows_in_lanes, tiling_.rows_once);
-        columns_ = side("columns", tiling_.columns, tiling_.column_batch, 1 - tiling_.row_factor,
-                        tiling_.panel_columns(), tiling_.column_panels, true, tiling_.columns_once);
+        rows_ = {side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, tiling_.panel_rows,
+                      tiling_.row_panels, tiling_.rows_once),
+                 tiling_.rows_in_lanes};
+        columns_ = {side("columns", tiling_.columns, tiling_.column_batch, 1 - tiling_.row_factor,
+                         tiling_.panel_columns(), tiling_.column_panels, tiling_.columns_once),
+                    true};
         if (tiling_.staged()) find_stage();
     }
 
@@ -81,17 +83,7 @@ public:
     }
 
     LoweredKernel write_product(const std::string& name) {
-        const Dim row_tiles = ceil_div(rows_.panels, tiling_.row_panels);
-        const Dim column_tiles = ceil_div(columns_.panels, tiling_.column_panels);
-        const Dim splits = tiling_.splits;
-        Index left = begin_loop("tile", {"tile", batches_ * splits * row_tiles * column_tiles, true});
-        columns_.first_panel = mod(left, column_tiles) * Dim(tiling_.column_panels);
-        left = floor_div(left, column_tiles);
-        rows_.first_panel = mod(left, row_tiles) * Dim(tiling_.row_panels);
-        left = floor_div(left, row_tiles);
-        split_ = tiling_.splits > 1 ? mod(left, splits) : Index(0);
-        batch_ = floor_div(left, splits);
-        bind(tiling_.batch, batch_);
+        begin_tile(rows_, columns_);
 
         // A block more than whole ones when the extent is not known: it may be empty, but the sums are always written.
         const Dim blocks = tiling_.one_block    ? Dim(1)
@@ -112,35 +104,20 @@ public:
         }
         close(1);
         if (!tiling_.in_registers && !in_panels()) {
-            finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel, columns_.first_panel, tile_columns());
+            finish_sums(sums_, sum_row(), rows_, rows_.first_panel, tiling_.row_panels * rows_.panel, columns_,
+                        columns_.first_panel, tile_columns());
         }
         close(1);
         return finish(name);
     }
 
 private:
-    // What differs between the two factors.
-    struct Side {
-        std::string name;
-        std::vector<VarId> vars, batch;
-        int factor = 0;
-        Dim extent, panels, batches;
-        std::int64_t panel = 1;        // rows or columns of a panel
-        std::int64_t tile_panels = 1;  // panels of a tile
-        bool in_lanes = false;         // packed as [panel, reduced, element], else as [panel, element, reduced]
-        bool once = false;
-        Index first_panel = 0;  // of the tile
+    struct PackedSide : Side {
+        bool in_lanes = false;  // packed as [panel, reduced, element], else as [panel, element, reduced]
         int buffer = -1;
     };
 
-    Side side(const char* name, const std::vector<VarId>& vars, const std::vector<VarId>& batch, int factor,
-              std::int64_t panel, std::int64_t tile_panels, bool in_lanes, bool once) const {
-        Side result{name, vars, batch, factor, extent(vars), 0, extent(batch), panel, tile_panels, in_lanes, once};
-        result.panels = ceil_div(result.extent, panel);
-        return result;
-    }
-
-    ValueId inside(const Side& side, const Index& index) { return below(index, side.extent, side.panel); }
+    ValueId inside(const PackedSide& side, const Index& index) { return below(index, side.extent, side.panel); }
 
     // --- Packed factors.
 
@@ -155,21 +132,21 @@ private:
 
     // Elements that lie along the reduced axis are read side by side: a power of two between them would put them all
     // into the same lines of the cache.
-    Dim packed_depth(const Side& side) const {
+    Dim packed_depth(const PackedSide& side) const {
         const std::int64_t padding = !side.in_lanes ? row_padding : is_packed_in_vectors(side) ? step_padding : 0;
         return (side.once ? steps_of(reduce_) : Dim(block_steps())) + Dim(padding);
     }
 
     // Rows along memory whose panels are no whole vectors: each step is written as if they were, and the next one
     // replaces what is too much.
-    bool is_packed_in_vectors(const Side& side) const {
+    bool is_packed_in_vectors(const PackedSide& side) const {
         const bool fits = block_steps() % packed_steps == 0 && whole_vectors(side) <= (1 + step_padding) * side.panel;
         return side.in_lanes && !side.once && side.panel % tiling_.lanes != 0 && fits;
     }
-    std::int64_t whole_vectors(const Side& side) const {
+    std::int64_t whole_vectors(const PackedSide& side) const {
         return (side.panel + tiling_.lanes - 1) / tiling_.lanes * tiling_.lanes;
     }
-    void pack_in_vectors(Side& side) {
+    void pack_in_vectors(PackedSide& side) {
         const Index group = begin_loop("group", {"group", Dim(block_steps() / packed_steps)});
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
         std::optional<Index> limit = step_limit();
@@ -183,11 +160,11 @@ private:
         close(4);
     }
 
-    PackedPanels layout(const Side& side) const { return {side.panel, packed_depth(side), side.in_lanes}; }
+    PackedPanels layout(const PackedSide& side) const { return {side.panel, packed_depth(side), side.in_lanes}; }
 
     // Copies the panels that the loop variable `panel` counts: elements past the end are what the factor makes of
     // zeros, and nobody looks at their sums.
-    void pack(Side& side, const Index& panel_in_buffer, const Index& panel, const Index& first_reduced,
+    void pack(PackedSide& side, const Index& panel_in_buffer, const Index& panel, const Index& first_reduced,
               const Index& first_step, const Dim& steps, const std::optional<Index>& limit) {
         pack_panel(layout(side), side.buffer, panel_in_buffer, first_step, steps, limit,
                    [&](const Index& element, const Index& k) {
@@ -199,7 +176,7 @@ private:
                    });
     }
     // What one step of the sum takes of an element of a panel.
-    ValueId step_of(const Side& side, const Index& at, const Index& first_reduced, const Index& step) {
+    ValueId step_of(const PackedSide& side, const Index& at, const Index& first_reduced, const Index& step) {
         const Index reduced = first_reduced + step * Dim(together_);
         const ValueId low = element_of(side, at, reduced);
         if (!tiling_.pairs) return low;
@@ -231,7 +208,7 @@ private:
         }
         return b_.op(ScalarOp::bit_or, low, high);
     }
-    ValueId element_of(const Side& side, const Index& at, const Index& reduced) {
+    ValueId element_of(const PackedSide& side, const Index& at, const Index& reduced) {
         bind(side.vars, at);
         bind(tiling_.reduce, reduced);
         return factor(side.factor);
@@ -239,7 +216,7 @@ private:
 
     // Panels may be fewer than threads: those share out the runs of the last reduced variable, which has a loop of its
     // own, along which the factor often lies.
-    LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
+    LoweredKernel write_packing(const std::string& name, PackedSide& side, int& number) {
         std::vector<VarId> outer = tiling_.reduce;
         Dim steps = 1;  // a sum of one product
         if (tiling_.pairs) {
@@ -259,11 +236,11 @@ private:
         close(1);
         return finish(name);
     }
-    Dim packed_size(const Side& side) const {
+    Dim packed_size(const PackedSide& side) const {
         return side.batches * side.panels * packed_depth(side) * Dim(side.panel);
     }
 
-    void pack_in_tile(Side& side) {
+    void pack_in_tile(PackedSide& side) {
         side.buffer = local_buffer(side.name, packed_type_, Dim(side.tile_panels * side.panel) * packed_depth(side));
         if (is_packed_in_vectors(side)) return pack_in_vectors(side);
         const Index panel = begin_loop("panel", {"panel", Dim(side.tile_panels)}, panel_limit(side));
@@ -271,7 +248,7 @@ private:
         close(1);
     }
     // Beside a window, the last reduced variable has a loop of its own, along which the factor often lies.
-    void pack_block(Side& side, const Index& panel_in_buffer, const Index& panel) {
+    void pack_block(PackedSide& side, const Index& panel_in_buffer, const Index& panel) {
         if (!tiling_.staged() || tiling_.inner_reduce == 0) {
             return pack(side, panel_in_buffer, panel, first_reduced_, 0, Dim(block_steps()), step_limit());
         }
@@ -290,9 +267,8 @@ private:
         return Index(outer_reduce()) - first_outer_;
     }
     Dim outer_reduce() const { return floor_div(reduce_, Dim(inner_)); }
-    static Index panel_limit(const Side& side) { return Index(side.panels) - side.first_panel; }
 
-    ValueId packed_value(Side& side, int number, const Index& panel, const Index& element, const Index& k) {
+    ValueId packed_value(PackedSide& side, int number, const Index& panel, const Index& element, const Index& k) {
         if (!side.once) return b_.load(side.buffer, layout(side).offset(panel, element, k));
         if (side.buffer < 0) side.buffer = scratch_buffer(side.name, number, packed_type_, packed_size(side), false);
         const Index number_of_panel = joint(side.batch) * side.panels + side.first_panel + panel;
@@ -321,7 +297,7 @@ private:
         }
         const ValueId value = sum_over_block([&](const Index& k) {
             if (in_place) bind(tiling_.reduce, first_reduced_ + k);
-            const auto value_of = [&](Side& side, int number, const Index& panel, const Index& element) {
+            const auto value_of = [&](PackedSide& side, int number, const Index& panel, const Index& element) {
                 if (reads_in_place(side)) return factor(side.factor);
                 if (is_staged(side)) return staged_value();
                 const bool alone = &side == &columns_ && packs_by_panel();
@@ -346,13 +322,13 @@ private:
         }
         close(2);
         if (in_panels()) {
-            finish_sums(rows_.first_panel + row_panel, rows_.panel, columns_.first_panel + column_panel,
-                        columns_.panel);
+            finish_sums(sums_, sum_row(), rows_, rows_.first_panel + row_panel, rows_.panel, columns_,
+                        columns_.first_panel + column_panel, columns_.panel);
         }
         close(2);
     }
 
-    Index begin_panels(const std::string& name, const Side& side) {
+    Index begin_panels(const std::string& name, const PackedSide& side) {
         return begin_loop(name, {name, Dim(side.tile_panels)}, panel_limit(side));
     }
 
@@ -423,16 +399,18 @@ private:
         bool first = true;       // of its position
     };
 
-    bool is_packed_here(const Side& side) const { return !reads_in_place(side) && !side.once && !is_staged(side); }
+    bool is_packed_here(const PackedSide& side) const {
+        return !reads_in_place(side) && !side.once && !is_staged(side);
+    }
     // A panel of columns is packed when the rows are about to meet it, so that it is in the first cache.
     bool packs_by_panel() const {
         return is_packed_here(columns_) && !tiling_.rows_outside && !is_packed_in_vectors(columns_);
     }
-    bool reads_in_place(const Side& side) const {
+    bool reads_in_place(const PackedSide& side) const {
         const bool columns = tiling_.factors == Tiling::Factors::columns_in_place && side.factor == columns_.factor;
         return tiling_.factors == Tiling::Factors::in_place || tiling_.factors == Tiling::Factors::streamed || columns;
     }
-    bool is_staged(const Side& side) const { return tiling_.staged() && side.factor == 0; }
+    bool is_staged(const PackedSide& side) const { return tiling_.staged() && side.factor == 0; }
 
     void find_stage() {
         positions_ = over_region(access(contraction_).positions, region_.members.at(contraction_));
@@ -487,7 +465,7 @@ private:
     }
 
     // Rows past the end read what the last one does, and nobody looks at their sums.
-    Index clamped(const Side& side, const Index& index) {
+    Index clamped(const PackedSide& side, const Index& index) {
         if (side.extent.is_known() && side.extent.value() % side.panel == 0) return index;
         return Index::value(b_.op(ScalarOp::min, b_.index_value(index), b_.index_value(Index(side.extent - 1))));
     }
@@ -512,29 +490,6 @@ private:
         add_to_blocks(sums_, at, value, block_);
     }
 
-    // Of so many rows and columns from panels on.
-    void finish_sums(const Index& row_panel, std::int64_t rows, const Index& column_panel, std::int64_t columns) {
-        const Index first_row = row_panel * Dim(rows_.panel);
-        const Index first_column = column_panel * Dim(columns_.panel);
-        const Index i = begin_loop("i", {"i", Dim(rows)}, limit(rows_, first_row, rows));
-        const Index j =
-            begin_loop("j", {"j", Dim(columns), false, true, tiling_.unroll}, limit(columns_, first_column, columns));
-        const ValueId sum = b_.load(sums_, sum_offset(i, j));
-        if (tiling_.splits > 1) {
-            b_.store(waiting_sums(true), waiting_offset(split_ * batches_ + batch_, first_row + i, first_column + j),
-                     sum);
-        } else {
-            store_results(first_row + i, first_column + j, sum);
-        }
-        close(2);
-    }
-
-    // Where loops of `count` rows or columns from `first` on have to stop; none when they fill the extent.
-    static std::optional<Index> limit(const Side& side, const Index& first, std::int64_t count) {
-        if (side.extent.is_known() && side.extent.value() % count == 0) return std::nullopt;
-        return Index(side.extent) - first;
-    }
-
     void store_results(const Index& row, const Index& column, ValueId sum) {
         bind(tiling_.rows, row);
         bind(tiling_.columns, column);
@@ -543,8 +498,8 @@ private:
     DType packed_type_ = DType::float32;
     std::int64_t together_ = 1;  // products in one step of the sum
     Dim reduce_;
-    Side rows_, columns_;
-    Index batch_ = 0, split_ = 0, block_ = 0;
+    PackedSide rows_, columns_;
+    Index block_ = 0;
     std::int64_t inner_ = 1;                     // products of the reduced variables with loops of their own
     Index first_outer_ = 0, first_reduced_ = 0;  // of the block: without and with those
     Index first_step_ = 0;                       // of the block

@@ -12,7 +12,6 @@ namespace {
 using loopir::no_value;
 using loopir::ScalarOp;
 using loopir::ValueId;
-using loopir::VarId;
 
 // So many float products are added up one after the other, as elsewhere; blocks of longer sums are added up apart,
 // which keeps their accuracy.
@@ -27,10 +26,12 @@ public:
         const std::int64_t group_steps = loopir::matrix_tile * loopir::matrix_word(tiling_.matrix_types[0]);
         all_groups_ = ceil_div(reduce_, Dim(group_steps));
         block_groups_ = tiling_.block / group_steps;
-        rows_ = side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, true, tiling_.panel_rows,
-                     tiling_.row_panels, tiling_.rows_once);
-        columns_ = side("columns", tiling_.columns, tiling_.column_batch, 1 - tiling_.row_factor, false,
-                        tiling_.panel_columns(), tiling_.column_panels, tiling_.columns_once);
+        rows_ = packed_side(side("rows", tiling_.rows, tiling_.row_batch, tiling_.row_factor, tiling_.panel_rows,
+                                 tiling_.row_panels, tiling_.rows_once),
+                            true);
+        columns_ = packed_side(side("columns", tiling_.columns, tiling_.column_batch, 1 - tiling_.row_factor,
+                                    tiling_.panel_columns(), tiling_.column_panels, tiling_.columns_once),
+                               false);
     }
 
     LoweredKernel write_packed_rows(const std::string& name) { return write_packing(name, rows_, shared_.rows); }
@@ -39,17 +40,7 @@ public:
     }
 
     LoweredKernel write_product(const std::string& name) {
-        const Dim row_tiles = ceil_div(rows_.panels, tiling_.row_panels);
-        const Dim column_tiles = ceil_div(columns_.panels, tiling_.column_panels);
-        const Dim splits = tiling_.splits;
-        Index left = begin_loop("tile", {"tile", batches_ * splits * row_tiles * column_tiles, true});
-        columns_.first_panel = mod(left, column_tiles) * Dim(tiling_.column_panels);
-        left = floor_div(left, column_tiles);
-        rows_.first_panel = mod(left, row_tiles) * Dim(tiling_.row_panels);
-        left = floor_div(left, row_tiles);
-        split_ = tiling_.splits > 1 ? mod(left, splits) : Index(0);
-        batch_ = floor_div(left, splits);
-        bind(tiling_.batch, batch_);
+        begin_tile(rows_, columns_);
 
         const Dim share = ceil_div(blocks(), tiling_.splits);
         block_ = begin_loop("block", {"block", share});
@@ -69,43 +60,28 @@ public:
         const Index row_panel = begin_loop("row_panel", {"row_panel", Dim(rows_.tile_panels)}, panel_limit(rows_));
         multiply(row_panel, column_panel);
         if (tiling_.one_block) {
-            finish_sums(rows_.first_panel + row_panel, rows_.panel, columns_.first_panel + column_panel,
-                        columns_.panel);
+            finish_sums(sums_, sum_row(), rows_, rows_.first_panel + row_panel, rows_.panel, columns_,
+                        columns_.first_panel + column_panel, columns_.panel);
         }
         close(3);
         if (!tiling_.one_block) {
-            finish_sums(rows_.first_panel, tiling_.row_panels * rows_.panel, columns_.first_panel, tile_columns());
+            finish_sums(sums_, sum_row(), rows_, rows_.first_panel, tiling_.row_panels * rows_.panel, columns_,
+                        columns_.first_panel, tile_columns());
         }
         close(1);
         return finish(name);
     }
 
 private:
-    // What differs between the two factors.
-    struct Side {
-        std::string name;
-        std::vector<VarId> vars, batch;
-        int factor = 0;
-        bool is_rows = false;
-        Dim extent, panels, batches;
-        std::int64_t panel = 1;        // rows or columns of a panel
-        std::int64_t tile_panels = 1;  // panels of a tile
-        bool once = false;
-        Index first_panel = 0;  // of the tile
+    struct MatrixSide : Side {
         MatrixPanels packed;
     };
-
-    Side side(const char* name, const std::vector<VarId>& vars, const std::vector<VarId>& batch, int factor,
-              bool is_rows, std::int64_t panel, std::int64_t tile_panels, bool once) const {
-        Side result{name, vars, batch, factor, is_rows, extent(vars), 0, extent(batch), panel, tile_panels, once};
-        result.panels = ceil_div(result.extent, panel);
-        result.packed = {panel,
-                         tiling_.matrix_parts,
-                         tiling_.matrix_types[static_cast<std::size_t>(factor)],
-                         is_rows,
-                         once ? blocks() * Dim(block_groups_) : Dim(block_groups_),
-                         once ? blocks() : Dim(1)};
-        return result;
+    MatrixSide packed_side(Side side, bool is_rows) const {
+        const Dim groups = side.once ? blocks() * Dim(block_groups_) : Dim(block_groups_);
+        const DType type = tiling_.matrix_types[static_cast<std::size_t>(side.factor)];
+        const MatrixPanels packed{side.panel, tiling_.matrix_parts,         type, is_rows,
+                                  groups,     side.once ? blocks() : Dim(1)};
+        return {std::move(side), packed};
     }
 
     // At least one, also for a sum of nothing, which is 0.
@@ -114,17 +90,16 @@ private:
         const Dim whole = floor_div(all_groups_, Dim(block_groups_));
         return reduce_.is_known() ? ceil_div(all_groups_, Dim(block_groups_)) : whole + Dim(1);
     }
-    static Index panel_limit(const Side& side) { return Index(side.panels) - side.first_panel; }
     // Groups of products from a block on; more than its own where others follow.
     Index groups_from(const Index& block) const { return Index(all_groups_) - block * Dim(block_groups_); }
 
     // --- Packed factors.
 
-    void find_panels(Side& side, const Dim& panels) {
+    void find_panels(MatrixSide& side, const Dim& panels) {
         side.packed.words = local_buffer(side.name, DType::uint32, panels * side.packed.panel_words());
         if (side.packed.has_ranges()) side.packed.ranges = local_buffer(side.name + "_range", DType::uint32, panels);
     }
-    void find_shared_panels(Side& side, int& number, bool writing) {
+    void find_shared_panels(MatrixSide& side, int& number, bool writing) {
         if (side.packed.words >= 0) return;
         const Dim panels = side.batches * side.panels;
         if (writing) number = static_cast<int>(result_.scratch.size());
@@ -135,7 +110,7 @@ private:
             scratch_buffer(side.name + "_range", number + 1, DType::uint32, panels * side.packed.blocks, writing);
     }
 
-    LoweredKernel write_packing(const std::string& name, Side& side, int& number) {
+    LoweredKernel write_packing(const std::string& name, MatrixSide& side, int& number) {
         const Index at = begin_loop("run", {"run", side.batches * side.panels * blocks(), true});
         find_shared_panels(side, number, true);
         const Index panel = floor_div(at, blocks());
@@ -145,7 +120,7 @@ private:
         return finish(name);
     }
 
-    void pack_block(Side& side, const Index& panel_in_buffer, const Index& panel, const Index& block) {
+    void pack_block(MatrixSide& side, const Index& panel_in_buffer, const Index& panel, const Index& block) {
         const Index in_buffer = side.once ? block : Index(0);
         pack_matrix_panel(side.packed, panel_in_buffer, in_buffer, Dim(block_groups_), groups_from(block),
                           [&](const Index& element, const Index& step) {
@@ -167,7 +142,7 @@ private:
     // --- The product.
 
     void multiply(const Index& row_panel, const Index& column_panel) {
-        const auto place = [&](Side& side, int& number, const Index& panel) {
+        const auto place = [&](MatrixSide& side, int& number, const Index& panel) {
             if (!side.once) return std::pair(panel, Index(0));
             find_shared_panels(side, number, false);
             return std::pair(joint(side.batch) * side.panels + side.first_panel + panel, first_block_);
@@ -211,32 +186,10 @@ private:
     std::int64_t sum_row() const { return tiling_.one_block ? columns_.panel : tile_columns() + loopir::matrix_tile; }
     Index sum_offset(const Index& row, const Index& column) const { return row * Dim(sum_row()) + column; }
 
-    void finish_sums(const Index& row_panel, std::int64_t rows, const Index& column_panel, std::int64_t columns) {
-        const Index first_row = row_panel * Dim(rows_.panel);
-        const Index first_column = column_panel * Dim(columns_.panel);
-        const Index i = begin_loop("i", {"i", Dim(rows)}, limit(rows_, first_row, rows));
-        const Index j =
-            begin_loop("j", {"j", Dim(columns), false, true, tiling_.unroll}, limit(columns_, first_column, columns));
-        const ValueId sum = b_.load(sums_, sum_offset(i, j));
-        if (tiling_.splits > 1) {
-            b_.store(waiting_sums(true), waiting_offset(split_ * batches_ + batch_, first_row + i, first_column + j),
-                     sum);
-        } else {
-            bind(tiling_.rows, first_row + i);
-            bind(tiling_.columns, first_column + j);
-            finish_value(sum);
-        }
-        close(2);
-    }
-    static std::optional<Index> limit(const Side& side, const Index& first, std::int64_t count) {
-        if (side.extent.is_known() && side.extent.value() % count == 0) return std::nullopt;
-        return Index(side.extent) - first;
-    }
-
     Dim reduce_, all_groups_;
     std::int64_t block_groups_ = 1;
-    Side rows_, columns_;
-    Index batch_ = 0, split_ = 0, block_ = 0, first_block_ = 0;
+    MatrixSide rows_, columns_;
+    Index block_ = 0, first_block_ = 0;
     int sums_ = -1, block_sums_ = -1;
 };
 
